@@ -1,0 +1,229 @@
+"""The command `verl-dump`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+
+from fault_injection import engine
+from fault_injection.engine import Crew, UnitResult
+from fault_injection.laws import GROUPS, LAWS
+from fault_injection.plan import Plan, PlanError
+from fault_injection.report import Report, as_story, as_text, header, write_json
+from fault_injection.scenario import Scenario
+from fault_injection.scenarios import SCENARIOS
+from fault_injection.subject import DEFAULT, Spec, load_subject
+from fault_injection.targets.errors import TargetError
+
+OK, VIOLATED, UNUSABLE = 0, 1, 2
+"""Exit codes: no law is violated; one is; the target cannot be loaded or driven, or the usage is wrong."""
+_BEAT = 10.0
+"""Seconds between two lines of progress where the output is no terminal."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command.
+
+    Args:
+        arguments: the words after `verl-dump`, by default those of the process.
+
+    Returns:
+        The exit code.
+    """
+    options = _parser().parse_args(arguments)
+    try:
+        return _check(options)
+    except (TargetError, PlanError) as error:
+        print(f"verl-dump: {error}", file=sys.stderr)
+        return UNUSABLE
+    except KeyboardInterrupt:
+        print("verl-dump: interrupted", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="verl-dump", description="Proves that a trainer's generation dump loses neither data nor errors."
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    check = commands.add_parser(
+        "check",
+        help="run the contract on a writer",
+        description="Runs the contract on a writer and says which laws hold. Exit code 0: no law is violated; "
+        "1: one is; 2: the target cannot be loaded or driven, or the usage is wrong.",
+    )
+    check.add_argument(
+        "target",
+        nargs="?",
+        metavar="TARGET",
+        help="package.module:Class or path/file.py:Class; without it the reference writer",
+    )
+    check.add_argument(
+        "--source",
+        metavar="PATH",
+        help="read the class out of a checkout, an unpacked wheel, a .whl or a .py file, importing nothing of it",
+    )
+    check.add_argument("--class", dest="class_name", metavar="NAME", help="with --source: only this class")
+    check.add_argument(
+        "--law",
+        action="append",
+        default=[],
+        metavar="LAW",
+        help="only this law (E2) or group (E); may be repeated or joined by commas",
+    )
+    check.add_argument("--seed", type=int, default=0, metavar="N", help="chooses the batches (default 0)")
+    check.add_argument("--scenario", metavar="NAME", help="only this scenario; with --plan one trial, told in full")
+    check.add_argument("--plan", metavar="PLAN", help="only this plan, such as 'write#1:ENOSPC'")
+    check.add_argument("--json", metavar="FILE", help="write the report as JSON as well; - for standard output")
+    check.add_argument("-q", "--quiet", action="store_true", help="show violated laws and the summary only")
+    return parser
+
+
+def _check(options: argparse.Namespace) -> int:
+    laws = _laws(options.law)
+    if options.json and options.json != "-":
+        _see_writable(options.json)
+    specs = _specs(options)
+    if options.plan is not None:
+        return max(_replay(spec, options, laws) for spec in specs)
+    if options.scenario is not None:
+        _known_scenario(options.scenario)
+    reports = [_run(spec, options, laws) for spec in specs]
+    if options.json:
+        try:
+            write_json(reports, options.json)
+        except OSError as error:
+            raise TargetError(f"--json {options.json} cannot be written: {error.strerror}") from error
+    return VIOLATED if any(report.violated for report in reports) else OK
+
+
+def _run(spec: Spec, options: argparse.Namespace, laws: frozenset[str] | None) -> Report:
+    out = sys.stderr if options.json == "-" else sys.stdout
+    subject = load_subject(spec)
+    if not options.quiet:
+        print(header(subject.label, options.seed), file=out, flush=True)
+    begin = time.monotonic()
+    progress = _Progress(begin)
+    verdicts, trials = engine.check(
+        spec, subject, seed=options.seed, laws=laws, scenario=options.scenario, tell=progress.tell, plan=progress.plan
+    )
+    progress.clear()
+    report = Report(spec, subject.label, options.seed, verdicts, trials, time.monotonic() - begin)
+    print(as_text(report, quiet=options.quiet), file=out, flush=True)
+    return report
+
+
+def _replay(spec: Spec, options: argparse.Namespace, laws: frozenset[str] | None) -> int:
+    plan = Plan.parse(options.plan)
+    name = options.scenario or "three-dumps"
+    scenario = _known_scenario(name)
+    subject = load_subject(spec)
+    claimed = engine.claimed_laws(subject)
+    if missing := scenario.needs - subject.features:
+        raise TargetError(f"scenario {name} needs a target that is {', '.join(sorted(missing))}; {subject.label} is not")
+    judged_by = claimed & (laws or frozenset(LAWS))
+    begin = time.monotonic()
+    result, history = Crew(spec, options.seed).replay(name, str(plan), judged_by & (scenario.laws | {"E8"}))
+    print(as_story(history))
+    if result is None:
+        raise PlanError(f"plan {plan} struck nothing in scenario {name}: {subject.label} has no such operation there")
+    for violation in result.violations:
+        print(f"{violation.law} VIOLATED: {violation.message}")
+    held = [law for law in result.laws if law not in {v.law for v in result.violations}]
+    print(f"{subject.label}: held {', '.join(held) or 'none'}; 1 trial in {time.monotonic() - begin:.1f} s")
+    return VIOLATED if result.violations else OK
+
+
+def _specs(options: argparse.Namespace) -> list[Spec]:
+    if options.source is None:
+        if options.class_name:
+            raise TargetError("--class goes with --source; name a class to import as package.module:Class")
+        return [Spec(options.target or DEFAULT)]
+    if options.target:
+        raise TargetError("give a TARGET to import or --source PATH to read, not both")
+    from fault_injection.targets.source import find_classes, load_class
+
+    if options.class_name:
+        load_class(options.source, options.class_name)
+        return [Spec(options.source, source=True, class_name=options.class_name)]
+    found = find_classes(options.source)
+    names = [each.name for each in found]
+    return [
+        Spec(options.source, source=True, class_name=each.name if names.count(each.name) == 1 else f"{each.module}:{each.name}")
+        for each in found
+    ]
+
+
+def _laws(asked: list[str]) -> frozenset[str] | None:
+    words = [word.strip() for each in asked for word in each.split(",")]
+    if not words:
+        return None
+    chosen: set[str] = set()
+    for word in words:
+        name = word.upper()
+        of_group = {law for law in LAWS if name in GROUPS and law.rstrip("0123456789") == name}
+        if name in LAWS:
+            chosen.add(name)
+        elif of_group:
+            chosen |= of_group
+        else:
+            raise TargetError(f"unknown law {word!r}; the laws are {', '.join(LAWS)}, the groups {', '.join(GROUPS)}")
+    return frozenset(chosen)
+
+
+def _known_scenario(name: str) -> Scenario:
+    if name not in SCENARIOS:
+        raise TargetError(f"unknown scenario {name!r}; the scenarios are {', '.join(SCENARIOS)}")
+    return SCENARIOS[name]
+
+
+def _see_writable(path: str) -> None:
+    """Refuse a report file that cannot be written before the run and not after it."""
+    directory = os.path.dirname(os.path.abspath(path))
+    if os.path.isdir(path):
+        raise TargetError(f"--json {path} is a directory; name a file")
+    if not os.path.isdir(directory):
+        raise TargetError(f"--json {path}: there is no directory {directory}; make it or name another file")
+    if not os.access(path if os.path.exists(path) else directory, os.W_OK):
+        raise TargetError(f"--json {path} cannot be written: permission denied; name another file")
+
+
+class _Progress:
+    """One line that is written over on a terminal, and now and then a line elsewhere; on stderr."""
+
+    def __init__(self, begin: float) -> None:
+        self._begin = begin
+        self._shown = begin
+        self._units = self._done = self._trials = 0
+        self._broken: set[str] = set()
+        self._terminal = sys.stderr.isatty()
+
+    def plan(self, units: int) -> None:
+        """Say how many units there will be."""
+        self._units = units
+
+    def tell(self, result: UnitResult) -> None:
+        """One more unit is done."""
+        self._done += 1
+        self._trials += len(result.results)
+        self._broken |= {v.law for each in result.results for v in each.violations}
+        now = time.monotonic()
+        if now - self._shown < (0.1 if self._terminal else _BEAT):
+            return
+        self._shown = now
+        percent = 100 * self._done // max(self._units, 1)
+        broken = f", violated: {', '.join(law for law in LAWS if law in self._broken)}" if self._broken else ""
+        text = f"{percent:>3} %  {self._trials:,} trials in {now - self._begin:.0f} s{broken}"
+        print(f"\r\x1b[K{text}" if self._terminal else text, end="" if self._terminal else "\n", file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        """Take the line away."""
+        if self._terminal:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

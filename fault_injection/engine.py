@@ -1,0 +1,312 @@
+"""The engine: hands the units of a run to worker processes and gathers the verdicts."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fault_injection.history import History, Operated
+from fault_injection.judge.facts import Facts
+from fault_injection.laws import LAWS
+from fault_injection.scenario import Unit
+from fault_injection.scenarios import SCENARIOS
+from fault_injection.subject import Spec, Subject
+from fault_injection.sweep import TrialResult
+from fault_injection.targets.errors import TargetError
+from fault_injection.verdict import Verdict, verdicts_of
+from fault_injection.wire import Job, Reply, send
+
+MOST_HANGS = 2
+"""Trials of one unit that may hang before the rest of the unit is left out, since each costs more than a second."""
+
+
+class HarnessError(RuntimeError):
+    """A defect of the harness itself, with the traceback of the process that met it."""
+
+
+@dataclass(frozen=True)
+class UnitResult:
+    """The results of one unit.
+
+    Args:
+        unit: what was run.
+        results: of every trial that counts.
+        cut_short: whether the rest of the unit was left out because calls hung.
+    """
+
+    unit: Unit
+    results: tuple[TrialResult, ...]
+    cut_short: bool = False
+
+
+def claimed_laws(subject: Subject) -> frozenset[str]:
+    """The laws that a subject is judged by."""
+    return frozenset(
+        law.id
+        for law in LAWS.values()
+        if (not law.needs or law.needs in subject.features) and law.id not in subject.disclaims
+    )
+
+
+def units_for(subject: Subject, laws: frozenset[str]) -> tuple[Unit, ...]:
+    """Every unit that bears on one of the laws and that the subject can be driven through, slow ones first."""
+    chosen = [s for s in SCENARIOS.values() if s.laws & laws and s.needs <= subject.features]
+    order = sorted(chosen, key=lambda scenario: scenario.place != "spawn")
+    units: list[Unit] = []
+    for scenario in order:
+        units += [Unit(scenario.name, plan=str(plan)) for plan in scenario.menu.plans]
+        units += [Unit(scenario.name, family=family) for family in scenario.menu.families]
+    return tuple(units)
+
+
+@contextmanager
+def scratch_directory() -> Iterator[str]:
+    """A directory for the files of a run, in memory where the system offers that; removed afterwards.
+
+    Raises:
+        TargetError: no such directory can be made.
+    """
+    memory = "/dev/shm"  # noqa: S108 - the name is made by mkdtemp
+    base = memory if os.path.isdir(memory) and os.access(memory, os.W_OK | os.X_OK) else None
+    try:
+        path = tempfile.mkdtemp(prefix="verl-dump-", dir=base)
+    except OSError as error:
+        where = base or "the directory for temporary files"
+        raise TargetError(f"{where} cannot be written ({error.strerror}); set TMPDIR to a directory that can") from error
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+class Crew:
+    """Worker processes for one subject.
+
+    Args:
+        spec: the subject.
+        seed: the seed of the run.
+        size: the number of processes.
+    """
+
+    def __init__(self, spec: Spec, seed: int, size: int | None = None) -> None:
+        self.spec = spec
+        self.seed = seed
+        self.size = size or min(8, max(2, os.cpu_count() or 2))
+        self._stopped = threading.Event()
+
+    def run(
+        self, units: tuple[Unit, ...], laws: frozenset[str], tell: Callable[[UnitResult], None] | None = None
+    ) -> tuple[UnitResult, ...]:
+        """Run units on all processes.
+
+        Args:
+            units: what to run.
+            laws: the laws to judge by.
+            tell: called with each result as it comes, one at a time.
+
+        Returns:
+            The results in the order of the units.
+
+        Raises:
+            TargetError: the subject cannot be loaded or driven.
+            HarnessError: the harness itself failed.
+        """
+        waiting = deque(enumerate(units))
+        done: dict[int, UnitResult] = {}
+        errors: list[BaseException] = []
+        lock = threading.Lock()
+        with scratch_directory() as scratch:
+
+            def work() -> None:
+                try:
+                    with _Worker(scratch) as worker:
+                        while waiting and not errors and not self._stopped.is_set():
+                            try:
+                                position, unit = waiting.popleft()
+                            except IndexError:
+                                return
+                            result = self._unit(worker, unit, laws, scratch)
+                            with lock:
+                                done[position] = result
+                                if tell is not None:
+                                    tell(result)
+                except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits
+                    errors.append(error)
+
+            threads = [threading.Thread(target=work, name=f"fault_injection-crew-{i}") for i in range(self.size)]
+            for thread in threads:
+                thread.start()
+            try:
+                for thread in threads:
+                    thread.join()
+            except BaseException:
+                self._stopped.set()
+                for thread in threads:
+                    thread.join()
+                raise
+        if errors:
+            raise errors[0]
+        return tuple(done[position] for position in sorted(done))
+
+    def replay(self, scenario: str, plan: str, laws: frozenset[str]) -> tuple[TrialResult | None, History]:
+        """Run one trial and bring its history back.
+
+        Args:
+            scenario: the name of the scenario.
+            plan: the text of the plan.
+            laws: the laws to judge by.
+
+        Returns:
+            What the judge says (None when the plan struck nothing), and the history.
+        """
+        with scratch_directory() as scratch, _Worker(scratch) as worker:
+            unit = Unit(scenario, plan=plan)
+            reply = worker.ask(Job(self.spec, self.seed, scratch, unit, laws, history=True))
+        return (reply.results[0] if reply.results else None), reply.histories[0]
+
+    def _unit(self, worker: _Worker, unit: Unit, laws: frozenset[str], scratch: str) -> UnitResult:
+        results: list[TrialResult] = []
+        hangs, rest = 0, unit
+        while True:
+            wanted = laws & (SCENARIOS[unit.scenario].laws | {"E8"})
+            reply = worker.ask(Job(self.spec, self.seed, scratch, rest, wanted))
+            results += reply.results
+            if not reply.hung_at:
+                return UnitResult(unit, tuple(results))
+            hangs += 1
+            if unit.family is None or hangs >= MOST_HANGS:
+                return UnitResult(unit, tuple(results), cut_short=unit.family is not None)
+            rest = replace(unit, start=reply.hung_at + 1)
+
+
+class _Worker:
+    """One worker process, started anew when it is gone."""
+
+    def __init__(self, scratch: str) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._errors = Path(scratch) / f"stderr-{threading.get_ident()}"
+
+    def __enter__(self) -> _Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+    def ask(self, job: Job) -> Reply:
+        """Send a job and wait for the answer."""
+        process = self._running()
+        try:
+            send(process.stdin, job)  # type: ignore[arg-type]
+            reply: Reply = pickle.load(process.stdout)  # type: ignore[arg-type]  # noqa: S301 - from our own worker
+        except (EOFError, BrokenPipeError, pickle.UnpicklingError):
+            code = process.wait()
+            self._end()
+            text = self._errors.read_text(errors="replace")[-4000:] if self._errors.exists() else ""
+            raise HarnessError(f"a worker process died (exit code {code}) in {job.unit}:\n{text}") from None
+        if reply.refusal:
+            raise TargetError(reply.refusal)
+        if reply.error:
+            raise HarnessError(f"in {job.unit}:\n{reply.error}")
+        if reply.hung_at or reply.tired:
+            self._end()
+        return reply
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            with self._errors.open("wb") as errors:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "fault_injection.worker"],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=errors,
+                )
+        return self._process
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                try:
+                    stream.close()
+                except BrokenPipeError:
+                    pass
+        try:
+            process.wait(5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def probe(crew: Crew, subject: Subject) -> None:
+    """See that the subject can be driven at all and that the fault layer sees what it writes.
+
+    Raises:
+        TargetError: a healthy dump fails, or reaches the disk past the fault layer.
+    """
+    _, history = crew.replay("three-dumps", "none", frozenset())
+    facts = Facts(history)
+    if not facts.dumps:
+        failure = facts.raised[0].failure if facts.raised else "nothing"
+        raise TargetError(f"{subject.label} cannot be driven: starting it raised {failure}; give an adapter")
+    if facts.dumps[0] in facts.lost and facts.raised:
+        failure = facts.raised[0].failure
+        raise TargetError(
+            f"{subject.label} cannot be driven: {facts.raised[0]} raised {failure} on a healthy disk; "
+            "a class is made without its __init__ and needs nothing but global_steps, else give an adapter"
+        )
+    if facts.final and not any(o.op.kind in {"write", "link", "rename"} for o in history.of(Operated)):
+        raise TargetError(
+            f"{subject.label} writes {next(iter(facts.final))} in a way that the fault layer cannot see (C code or "
+            "another process), so no fault would strike; write through Python's open or os.write"
+        )
+
+
+def check(
+    spec: Spec,
+    subject: Subject,
+    *,
+    seed: int = 0,
+    laws: frozenset[str] | None = None,
+    scenario: str | None = None,
+    tell: Callable[[UnitResult], None] | None = None,
+    plan: Callable[[int], None] | None = None,
+) -> tuple[tuple[Verdict, ...], int]:
+    """Run the contract on a subject.
+
+    Args:
+        spec: where the subject comes from.
+        subject: the subject, loaded.
+        seed: chooses the batches.
+        laws: the laws to judge by, by default all.
+        scenario: only this scenario.
+        tell: called with each unit's result as it comes.
+        plan: called once with the number of units.
+
+    Returns:
+        A verdict for each law, and the number of trials.
+
+    Raises:
+        TargetError: the subject cannot be driven.
+        HarnessError: the harness itself failed.
+    """
+    wanted = frozenset(LAWS) if laws is None else laws
+    claimed = claimed_laws(subject) & wanted
+    crew = Crew(spec, seed)
+    probe(crew, subject)
+    units = tuple(unit for unit in units_for(subject, claimed) if scenario in {None, unit.scenario})
+    if plan is not None:
+        plan(len(units))
+    results = crew.run(units, claimed, tell)
+    return verdicts_of(subject, wanted, results), sum(len(each.results) for each in results)

@@ -1,0 +1,91 @@
+"""Looks at a raised exception from outside and writes down all that can be reached from it."""
+
+from __future__ import annotations
+
+import errno as errnos
+import threading
+import traceback
+from collections.abc import Iterator
+
+from fault_injection.history import Failure, Link
+
+ATTRIBUTES = ("step", "steps", "global_step", "global_steps", "path", "filename", "filename2", "accepted", "pending", "errno")
+
+
+class Registry:
+    """Numbers the exception objects of a trial, so that the same object is recognised when it comes again.
+
+    Args:
+        root: the directory of the trial, which texts show as `ROOT`, so that equal trials tell equal stories.
+    """
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        # The objects are kept, since a freed object's id could come again.
+        self._known: dict[int, tuple[int, BaseException]] = {}
+        self._lock = threading.Lock()
+
+    def serial(self, error: BaseException) -> int:
+        """The number of an exception object, from 1."""
+        with self._lock:
+            return self._known.setdefault(id(error), (len(self._known) + 1, error))[0]
+
+    def plain(self, text: str) -> str:
+        """A text without the name of the trial's directory."""
+        return text.replace(self._root, "ROOT")
+
+    def failure(self, error: BaseException) -> Failure:
+        """Write down the exception and everything reachable from it."""
+        return Failure(tuple(self._link(each) for each in reachable(error)))
+
+    def _link(self, error: BaseException) -> Link:
+        number = getattr(error, "errno", None)
+        strike = getattr(error, "injected", None)
+        return Link(
+            serial=self.serial(error),
+            types=tuple(cls.__name__ for cls in type(error).__mro__),
+            text=self.plain(_text(error)),
+            errno=number if isinstance(number, int) else None,
+            notes=tuple(self.plain(str(note)) for note in getattr(error, "__notes__", ())),
+            attributes=tuple((name, self.plain(value)) for name, value in _attributes(error)),
+            strike=strike if isinstance(strike, int) else None,
+            frames=tuple(frame.name for frame in traceback.extract_tb(error.__traceback__, limit=40)),
+        )
+
+
+def reachable(error: BaseException) -> list[BaseException]:
+    """The exception, the members of its groups, its causes and contexts, each once, nearest first."""
+    found: list[BaseException] = []
+    queue: list[BaseException] = [error]
+    while queue:
+        each = queue.pop(0)
+        if any(each is other for other in found):
+            continue
+        found.append(each)
+        members = getattr(each, "exceptions", ())
+        if isinstance(members, (tuple, list)):
+            queue.extend(member for member in members if isinstance(member, BaseException))
+        if each.__cause__ is not None:
+            queue.append(each.__cause__)
+        # A suppressed context (`raise … from None`) is hidden from the user and so does not count.
+        if each.__context__ is not None and not each.__suppress_context__:
+            queue.append(each.__context__)
+    return found
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as broken:  # noqa: BLE001 - the user's class may do anything
+        return f"<its text cannot be shown: {type(broken).__name__}>"
+
+
+def _attributes(error: BaseException) -> Iterator[tuple[str, str]]:
+    for name in ATTRIBUTES:
+        value = getattr(error, name, None)
+        if value is None or callable(value):
+            continue
+        if name == "errno":
+            yield name, errnos.errorcode.get(value, str(value)) if isinstance(value, int) else str(value)
+        else:
+            yield name, str(value)

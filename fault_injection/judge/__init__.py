@@ -1,0 +1,96 @@
+"""The judge: a history goes in, violations come out; nothing else is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from fault_injection.history import History, Hung
+from fault_injection.judge import data, errors, queue
+from fault_injection.judge.facts import Facts
+
+Rule = Callable[[Facts], "Iterator[str]"]
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One law broken in one trial.
+
+    Args:
+        law: its identifier.
+        message: one plain sentence of what happened.
+    """
+
+    law: str
+    message: str
+
+
+RULES: dict[str, Rule] = {
+    "D1": data.complete,
+    "D2": data.whole_at_every_instant,
+    "D3": data.nothing_left_behind,
+    "D4": data.others_written,
+    "D5": data.as_handed_over,
+    "D6": data.both_of_one_step,
+    "E1": errors.raised,
+    "E2": errors.raised_once,
+    "E3": errors.all_raised,
+    "E4": errors.telling,
+    "E5": errors.own_batch,
+    "E6": errors.primary,
+    "E7": errors.ended,
+    "E8": errors.death_reported,
+    "E9": errors.warned,
+    "E10": errors.not_silent,
+    "Q1": queue.returns,
+    "Q2": queue.bounded,
+    "Q3": queue.deadline,
+    "Q4": queue.ordered,
+    "Q5": queue.after_drain,
+    "Q6": queue.from_threads,
+    "Q7": queue.forked,
+}
+"""The rule of every law."""
+
+
+def judge(history: History, laws: frozenset[str]) -> tuple[Violation, ...]:
+    """Judge a history.
+
+    Args:
+        history: what happened.
+        laws: the identifiers of the laws it is judged by.
+
+    Returns:
+        What was violated, in the order of the laws.
+    """
+    facts = Facts(history)
+    return tuple(
+        Violation(law, message) for law, rule in RULES.items() if law in laws for message in dict.fromkeys(rule(facts))
+    )
+
+
+_FAILING = frozenset({"D4", "E1", "E3", "E4"})
+"""Laws about failures: a trial in which nothing can fail says nothing about them."""
+
+
+def relevant(history: History, laws: frozenset[str]) -> frozenset[str]:
+    """The laws that a history can say something about.
+
+    Args:
+        history: what happened.
+        laws: the laws to choose from.
+    """
+    facts = Facts(history)
+    out = set()
+    if facts.shaped:
+        out |= _FAILING
+    else:
+        out.add("D1")
+    if facts.deadly:
+        out |= {"E1", "E3", "E4"}
+    else:
+        out.add("E8")
+    if any(True for _ in history.of(Hung)):
+        out.discard("E8")
+        return (laws | {"E8"}) - out
+    return laws - out

@@ -1,0 +1,208 @@
+"""The rules of group D: what is on disk."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from fault_injection.batches import canonical, read_rows
+from fault_injection.history import Exited, Mark, Seen
+from fault_injection.judge.facts import Dump, Facts, Raised
+
+
+def complete(facts: Facts) -> Iterator[str]:
+    """D1: where nothing failed, every dump is in its file, and the file holds nothing else."""
+    if not facts.shaped or facts.strikes:
+        return
+    for dump in facts.dumps:
+        if dump.failure is not None or dump.number in facts.superseded:
+            continue
+        if facts.is_written(dump):
+            if foreign := _foreign_rows(facts, dump):
+                yield f"{dump.name} holds {foreign} rows that were not handed over for that step"
+            continue
+        yield f"{dump} was accepted and drained without error, but {_difference(facts, dump)}"
+
+
+def whole_at_every_instant(facts: Facts) -> Iterator[str]:
+    """D2: whatever is under a final name, at any operation, is one of the complete contents that it may have."""
+    names = {dump.name for dump in facts.dumps} | facts.older.keys()
+    for i, event in enumerate(facts.history.events):
+        if not isinstance(event, Seen):
+            continue
+        for name, content in event.files:
+            if content is None:
+                continue
+            if name not in names:
+                yield f"{name} matches *.jsonl but is no dump"
+            elif not _is_whole(facts, name, content, i):
+                when = "at the end" if event.number == 0 else f"before operation {event.number}"
+                killed = next((e for e in facts.history.of(Exited) if e.code < 0), None)
+                if killed is not None and event.number == 0:
+                    when = "after the process was killed"
+                yield f"{when}, {name} held {_amount(content)} of {_expected(facts, name)}"
+                return
+
+
+def nothing_left_behind(facts: Facts) -> Iterator[str]:
+    """D3: after the last drain there are complete dumps and nothing else; older files are as they were, or replaced."""
+    names = {dump.name for dump in facts.dumps} | facts.older.keys()
+    stuck = {operated.op.path for _, operated in facts.strikes if operated.op.kind in {"unlink", "rmdir"}}
+    cleared = any(name in facts.history.plan for name in (":vanish", ":replace"))
+    for name, content in facts.final.items():
+        if name in names:
+            if not _is_whole(facts, name, content, len(facts.history.events)):
+                yield f"after drain {name} holds {_amount(content)} of {_expected(facts, name)}"
+        elif name not in stuck and not facts.history.marked("killed"):
+            yield f"after drain {name} is left behind ({len(content):,} bytes)"
+    for name in facts.older:
+        if name not in facts.final and not cleared:
+            yield f"the complete {name} of an earlier run is gone"
+
+
+def others_written(facts: Facts) -> Iterator[str]:
+    """D4: no more dumps are lost than were struck, and none that was not."""
+    if facts.shaped:
+        return
+    lost = [d for d in facts.lost if not _said_no(facts, d)]
+    strikes = [operated for _, operated in facts.strikes]
+    natural = ":vanish" in facts.history.plan or ":replace" in facts.history.plan
+    if not lost or natural:
+        return
+    if len(lost) > len(strikes):
+        names = ", ".join(str(d.step) for d in lost)
+        yield f"{len(strikes)} operation{'s' * (len(strikes) != 1)} failed, but {len(lost)} dumps are missing (steps {names})"
+        return
+    owners = [facts.owner_of_strike[operated.number] for operated in strikes]
+    if all(owners):
+        struck = frozenset().union(*owners)
+        for dump in lost:
+            if dump.number not in struck:
+                yield f"{dump} is missing, though only other dumps' operations failed"
+
+
+def as_handed_over(facts: Facts) -> Iterator[str]:
+    """D5: a dump whose objects were changed after the call is equal to its twin that was left alone."""
+    for text in (mark.text for mark in facts.history.of(Mark) if mark.name == "twins"):
+        left_alone, changed = (facts.dumps[int(number)] for number in text.split())
+        twin = _without_step(facts.final.get(left_alone.name))
+        rows = _without_step(facts.final.get(changed.name))
+        if twin is None:
+            continue
+        if rows is None:
+            yield f"{changed.name} is missing: global_steps was advanced after the call of {changed}"
+            continue
+        for number, (right, wrong) in enumerate(zip(twin, rows, strict=False), 1):
+            keys = [k for k in {**right, **wrong} if canonical(right.get(k)) != canonical(wrong.get(k))]
+            if keys:
+                yield f"the caller's change after the call reached the file: row {number} of {changed} differs in {keys[0]!r}"
+                return
+        if len(twin) != len(rows):
+            yield f"the caller's change after the call reached the file: {len(rows)} rows of {changed} instead of {len(twin)}"
+        steps = {row.get("step") for row in _parsed(facts.final[changed.name]) or []}
+        if steps != {changed.step}:
+            yield f"the rows of {changed} carry step {sorted(map(str, steps))}: it was read after the call had returned"
+
+
+def both_of_one_step(facts: Facts) -> Iterator[str]:
+    """D6: of two dumps of one step in one run, none is missing unless its failure was raised."""
+    for dump in facts.lost:
+        twins = [d for d in facts.dumps if d.name == dump.name and d.run == dump.run and d.number != dump.number]
+        if twins and not facts.told_of(dump) and not _rows_anywhere(facts, dump) and not facts.strikes:
+            yield f"{dump} was written twice in one run; the rows of dump {dump.number + 1} are lost and nobody was told"
+    for name in {d.name for d in facts.dumps}:
+        last = max((d for d in facts.dumps if d.name == name), key=lambda d: d.number)
+        if last.run and not facts.strikes and not facts.is_written(last):
+            yield f"{last} of the restarted run is not on disk: {_difference(facts, last)}"
+
+
+def _is_whole(facts: Facts, name: str, content: bytes, position: int) -> bool:
+    """Whether the content is a complete file: the older one, or whole dumps that were handed over by then."""
+    if content == facts.older.get(name):
+        return True
+    rows = read_rows(content)
+    if rows is None:
+        return False
+    # Values are judged by D1 and by the laws of serialization; here the prompts tell which rows are there.
+    pieces = [_prompts(d.rows) for d in facts.dumps if d.name == name and d.start < position]
+    if name in facts.older:
+        pieces.append(_prompts(read_rows(facts.older[name]) or ()))
+    return _is_made_of(_prompts(rows), pieces)
+
+
+def _prompts(rows: tuple[str, ...]) -> list[object]:
+    return [json.loads(row).get("input") for row in rows]
+
+
+def _is_made_of(prompts: list[object], pieces: list[list[object]]) -> bool:
+    """Whether the prompts are those of some of the pieces, each used at most once, one after the other."""
+    if not prompts:
+        return [] in pieces
+    for i, piece in enumerate(pieces):
+        if piece and prompts[: len(piece)] == piece:
+            rest = prompts[len(piece) :]
+            if not rest or _is_made_of(rest, pieces[:i] + pieces[i + 1 :]):
+                return True
+    return False
+
+
+def _amount(content: bytes) -> str:
+    lines, rest = content.count(b"\n"), len(content) - content.rfind(b"\n") - 1
+    torn = f" and a torn one of {rest:,} bytes" if rest else ""
+    return f"{lines} complete row{'s' * (lines != 1)}{torn}" if content else "nothing"
+
+
+def _expected(facts: Facts, name: str) -> str:
+    sizes = [len(d.rows) for d in facts.dumps if d.name == name]
+    return f"{' or '.join(map(str, dict.fromkeys(sizes)))} rows" if sizes else "its content"
+
+
+def _difference(facts: Facts, dump: Dump) -> str:
+    content = facts.final.get(dump.name)
+    if content is None:
+        return f"there is no {dump.name}"
+    rows = read_rows(content)
+    if rows is None:
+        return f"{dump.name} is torn"
+    if len(rows) != len(dump.rows):
+        return f"{dump.name} holds {len(rows)} rows instead of {len(dump.rows)}"
+    for number, (right, wrong) in enumerate(zip(dump.rows, rows, strict=True), 1):
+        if right != wrong:
+            want, got = json.loads(right), json.loads(wrong)
+            for key in want:
+                if key not in got:
+                    return f"row {number} of {dump.name} lacks {key!r}"
+                if canonical(want[key]) != canonical(got[key]):
+                    return f"row {number} of {dump.name} has another {key!r}"
+            return f"row {number} of {dump.name} has the extra {next(k for k in got if k not in want)!r}"
+    return f"the rows of {dump.name} are in another order"
+
+
+def _foreign_rows(facts: Facts, dump: Dump) -> int:
+    mine = [row for d in facts.dumps if d.name == dump.name for row in d.rows]
+    mine += read_rows(facts.older.get(dump.name, b"")) or ()
+    rows = list(facts.on_disk[dump.name] or ())
+    for row in mine:
+        if row in rows:
+            rows.remove(row)
+    return len(rows)
+
+
+def _rows_anywhere(facts: Facts, dump: Dump) -> bool:
+    return any(rows is not None and set(dump.rows) <= set(rows) for rows in facts.on_disk.values())
+
+
+def _said_no(facts: Facts, dump: Dump) -> bool:
+    if dump.failure is None:
+        return False
+    return facts.refused(Raised(dump.end, "dump", dump.number, dump.failure))
+
+
+def _parsed(content: bytes | None) -> list[dict[str, object]] | None:
+    rows = None if content is None else read_rows(content)
+    return None if rows is None else [json.loads(row) for row in rows]
+
+
+def _without_step(content: bytes | None) -> list[dict[str, object]] | None:
+    rows = _parsed(content)
+    return None if rows is None else [{k: v for k, v in row.items() if k != "step"} for row in rows]

@@ -1,0 +1,230 @@
+"""The rules of group E: who is told of a failure, how often, and what remains afterwards."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Iterator
+
+from fault_injection.history import Ended, Exited, Hung, Link, Logged, Mark, Operated, Threads
+from fault_injection.judge.facts import DEATHS, Dump, Facts, Raised, mentions
+
+ESSENTIAL = frozenset({"write", "flush", "fsync", "close", "rename"})
+"""Operations whose failure is the failure of the dump, even where the bytes can still be read for now."""
+
+
+def raised(facts: Facts) -> Iterator[str]:
+    """E1: a failed dump is raised (several failed dumps are E3's, dead workers E8's)."""
+    if facts.deadly or facts.shaped or len(facts.lost) > 1:
+        return
+    yield from _untold(facts)
+
+
+def all_raised(facts: Facts) -> Iterator[str]:
+    """E3: of several failed dumps, each is raised."""
+    if facts.deadly or facts.shaped or len(facts.lost) < 2:
+        return
+    yield from _untold(facts)
+
+
+def raised_once(facts: Facts) -> Iterator[str]:
+    """E2: no exception object, and no injected failure, is raised by two calls."""
+    told: dict[tuple[str, int], Raised] = {}
+    for each in facts.raised:
+        if each.call == "fit":
+            continue
+        for link in each.failure.links:
+            keys = [("object", link.serial)] + ([("strike", link.strike)] if link.strike is not None else [])
+            for key in keys:
+                first = told.setdefault(key, each)
+                if first.position != each.position:
+                    yield f"{_short(link)} was raised by {first} and again by {each}"
+                    return
+
+
+def telling(facts: Facts) -> Iterator[str]:
+    """E4: what was raised names step and path and keeps the original with its errno and traceback."""
+    strikes = {operated.number: operated for _, operated in facts.strikes}
+    for each in facts.raised:
+        about = [facts.dumps[number] for number in sorted(facts.about(each))]
+        if not about or each.call == "fit":
+            continue
+        words = each.failure.words
+        for dump in about:
+            if not mentions(words, dump.step):
+                yield f"the failure of {dump} raised by {each} does not name the step: {_short(each.failure.links[0])}"
+                return
+        if not any(os.path.dirname(dump.name) in words for dump in about):
+            yield f"the failure of {about[0]} raised by {each} does not name the path: {_short(each.failure.links[0])}"
+            return
+    for number, operated in strikes.items():
+        if (message := _original(facts, number, operated)) is not None:
+            yield message
+            return
+
+
+def own_batch(facts: Facts) -> Iterator[str]:
+    """E5: a call that raised another dump's failure kept its own batch, or said that it did not."""
+    for each in facts.raised:
+        if each.dump is None:
+            continue
+        dump = facts.dumps[each.dump]
+        if dump not in facts.lost or facts.told_of(dump) or facts.refused(each):
+            continue
+        if facts.about(each) - {dump.number}:
+            yield f"the call of {dump} raised an earlier failure; its own batch is missing and nobody said so"
+
+
+def primary(facts: Facts) -> Iterator[str]:
+    """E6: fit() raises the training error, with the failures of the dump attached."""
+    for mark in facts.history.of(Mark):
+        if mark.name != "training error":
+            continue
+        fits = [e for e in facts.history.of(Ended) if e.call == "fit"]
+        if not fits or fits[-1].failure is None:
+            yield f"fit() swallowed the training error {mark.text}"
+            return
+        failure = fits[-1].failure
+        if mark.text not in failure.links[0].types:
+            yield f"fit() raised {failure} instead of the training error {mark.text}"
+        for dump in facts.lost:
+            if not mentions(failure.words, dump.step) and not facts.told_of(dump):
+                yield f"the failure of {dump}, found on the way out, is not attached to the training error"
+                return
+
+
+def ended(facts: Facts) -> Iterator[str]:
+    """E7: after drain there is no worker and nothing pending; draining again does nothing; the next run starts clean."""
+    for threads in facts.history.of(Threads):
+        if threads.alive:
+            yield f"after drain the thread {threads.alive[0]} lives on"
+            break
+    for each in facts.raised:
+        if each.call == "drain" and _previous_call(facts, each.position) == "drain":
+            yield f"a second drain raised again: {each.failure}"
+            break
+    clean = next((i for i, e in enumerate(facts.history.events) if isinstance(e, Mark) and e.name == "next run"), None)
+    if clean is None or facts.disturbed >= 0 or any(position > clean for position, _ in facts.strikes):
+        return
+    for each in facts.raised:
+        if each.position > clean:
+            yield f"the next run did not start clean: {each} raised {each.failure}"
+            return
+    for dump in facts.lost:
+        if dump.start > clean and not facts.shaped:
+            yield f"the next run did not start clean: {dump} is not on disk"
+            return
+
+
+def death_reported(facts: Facts) -> Iterator[str]:
+    """E8: a dead worker is reported, and no call waits for it."""
+    for hung in facts.history.of(Hung):
+        yield f"{_named(facts, hung)} never returned"
+    if facts.deadly:
+        yield from _untold(facts)
+
+
+def warned(facts: Facts) -> Iterator[str]:
+    """E9: in warn mode nothing is raised; each failure is logged with step and path, and drain tells the number."""
+    for each in facts.raised:
+        yield f"{each} raised {each.failure} in warn mode"
+        return
+    logged = [event.text for event in facts.history.of(Logged)]
+    for dump in facts.lost:
+        lines = [text for text in logged if mentions(text, dump.step)]
+        if not lines:
+            yield f"the failure of {dump} was not logged with its step"
+            return
+        if not any(os.path.dirname(dump.name) in text for text in lines):
+            yield f"the failure of {dump} was logged without its path"
+            return
+    failed = [dump for dump in facts.dumps if any(mentions(text, dump.step) for text in logged)]
+    if failed:
+        drains = [i for i, e in enumerate(facts.history.events) if isinstance(e, Mark) and e.name == "draining"]
+        after = [e.text for e in facts.history.events[drains[0] :] if isinstance(e, Logged)] if drains else []
+        if not any(re.search(rf"(?<!\d){len(failed)}(?!\d)", text) for text in after):
+            yield f"drain gave no summary that counts the {len(failed)} failed dumps"
+
+
+def not_silent(facts: Facts) -> Iterator[str]:
+    """E10: what is lost when a process ends without draining is on stderr or in the exit code."""
+    exited = next(iter(facts.history.of(Exited)), None)
+    if exited is None:
+        return
+    untold = [dump for dump in facts.lost if not facts.told_of(dump)]
+    untold += [dump for dump in _swallowed(facts) if dump not in untold]
+    if not untold or exited.code != 0 or _says(exited.stderr, untold[0], facts):
+        return
+    yield f"the process ended with exit code 0 and said nothing of {untold[0]}, which is not on disk"
+
+
+def _untold(facts: Facts) -> Iterator[str]:
+    silent = facts.unreported()
+    if silent:
+        names = ", ".join(str(dump) for dump in silent)
+        yield f"{names} {'is' if len(silent) == 1 else 'are'} not on disk, and no call ever raised the failure"
+        return
+    for dump in _swallowed(facts):
+        strike = next(o for _, o in facts.strikes if dump.number in facts.owner_of_strike[o.number])
+        yield f"{strike.fault} at the {strike.op.kind} of {dump} was swallowed: no call ever raised it"
+        return
+
+
+def _swallowed(facts: Facts) -> Iterator[Dump]:
+    """The dumps of which an essential operation failed, was not tried again, and which nobody was told of."""
+    operated = [(i, e) for i, e in enumerate(facts.history.events) if isinstance(e, Operated)]
+    for position, strike in facts.strikes:
+        kind, path = strike.op.kind, strike.op.path
+        if kind not in ESSENTIAL or strike.op.size == 0 and kind == "write":
+            continue
+        written = any(e.op.kind == "write" and e.op.path == path for i, e in operated if i <= position)
+        again = any(e.op.kind == kind and e.op.path == path and not e.errno for i, e in operated if i > position)
+        if not written or again:
+            continue
+        for number in facts.owner_of_strike[strike.number]:
+            dump = facts.dumps[number]
+            shown = any(link.strike == strike.number for r in facts.raised for link in r.failure.links)
+            if not shown and not facts.told_of(dump):
+                yield dump
+
+
+def _original(facts: Facts, number: int, operated: Operated) -> str | None:
+    """Whether the failure that reports a strike still holds the original exception; a message where it does not."""
+    owners = facts.owner_of_strike[number]
+    reports = [r for r in facts.raised if r.call != "fit" and owners & facts.about(r)]
+    if not reports:
+        return None
+    links = [link for r in reports for link in r.failure.links]
+    strikes_of_owner = {n for n, who in facts.owner_of_strike.items() if who & owners}
+    kept = [link for link in links if link.strike in strikes_of_owner]
+    if kept:
+        if not any(len(link.frames) > 1 for link in kept):
+            return f"the traceback of the write is gone from what {reports[0]} raised"
+        return None
+    kind = operated.fault if operated.fault in DEATHS else "OSError"
+    same = [link for link in links if kind in link.types and (not operated.errno or link.errno == operated.errno)]
+    if not same:
+        return f"{reports[0]} raised {reports[0].failure}; the original {operated.fault} cannot be reached from it"
+    return f"the traceback of the write is gone from what {reports[0]} raised"
+
+
+def _short(link: Link) -> str:
+    text = link.text.splitlines()[0] if link.text else ""
+    return f"{link.types[0]}({text})"
+
+
+def _previous_call(facts: Facts, position: int) -> str:
+    calls = [e.call for e in facts.history.events[:position] if isinstance(e, Ended)]
+    return calls[-1] if calls else ""
+
+
+def _named(facts: Facts, hung: Hung) -> str:
+    return f"the call of {facts.dumps[hung.dump]}" if hung.dump is not None else hung.call
+
+
+def _says(stderr: str, dump: Dump, facts: Facts) -> bool:
+    texts = [os.strerror(o.errno) for _, o in facts.strikes if o.errno]
+    texts += [errno.errorcode[o.errno] for _, o in facts.strikes if o.errno]
+    texts += [o.fault for _, o in facts.strikes if not o.errno]
+    return mentions(stderr, dump.step) or any(text in stderr for text in texts) or "dump" in stderr.lower()

@@ -1,0 +1,174 @@
+"""The laws of the contract: identifier, sentence, why, and where the defect was seen. Everything else refers here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Law:
+    """One numbered statement about histories.
+
+    Args:
+        id: stable identifier: a letter for the group, and a number.
+        sentence: what must hold.
+        why: what goes wrong where it does not.
+        seen: where the defect was seen, or empty.
+        needs: what a target must have for the law to be claimed: `asynchronous`, `fit` or a capability; empty for all.
+    """
+
+    id: str
+    sentence: str
+    why: str
+    seen: str = ""
+    needs: str = ""
+
+
+GROUPS = {"D": "Data", "E": "Errors", "Q": "Queue"}
+"""The groups of laws by their letter."""
+
+_LAWS = (
+    Law(
+        "D1",
+        "A dump that was accepted and drained without error is on disk: every row, every column, in order, under {step}.jsonl.",
+        "A run is analysed weeks later; rows that are not there by then cannot be had again.",
+    ),
+    Law(
+        "D2",
+        "A file under a final name is complete at every instant, also after a failure or a kill; nothing else matches *.jsonl.",
+        "Readers glob *.jsonl and take what they find: half a file is half the truth.",
+        "verl #6324 writes line by line to the final name; #2469 reads by glob",
+    ),
+    Law(
+        "D3",
+        "A failed dump leaves nothing behind: no partial file, no temporary file after drain; an older complete file stays.",
+        "What a failure leaves looks like data to the next reader, and fills a disk that was full already.",
+        "verl #6324: 402 of 2,000 rows and one torn under the final name",
+    ),
+    Law(
+        "D4",
+        "The failure of one dump does not touch another: those before and after it are written.",
+        "One bad moment of the disk must cost one step, not the rest of the run.",
+    ),
+    Law(
+        "D5",
+        "The file holds what was handed over, whatever the caller does to its objects once the call has returned.",
+        "Trainers reuse their buffers; a live reference writes the next batch under this step's name.",
+        "verl #6324 keeps references; Lightning #20953",
+    ),
+    Law(
+        "D6",
+        "Two dumps of one step into one directory never silently lose the first one's rows; a restarted run may replace them.",
+        "Validation and rollouts may share a directory, and a step may dump twice.",
+        "verl #6324 opens the same name again",
+    ),
+    Law(
+        "E1",
+        "Every failed dump is raised to the caller, by the next dump or by drain at the latest.",
+        "A failure that nobody is told of is found when the file is needed.",
+        "verl #7934",
+    ),
+    Law(
+        "E2",
+        "A failure is raised exactly once; a caller that catches it can go on.",
+        "A sticky error turns one bad write into a run that cannot dump any more.",
+        "verl #6324 re-raises the first failure at every later call",
+    ),
+    Law(
+        "E3",
+        "When several dumps failed, every failure can be reached from what was raised.",
+        "Whoever repairs the run must know all the steps that are missing, not the first.",
+        "verl #6324 stops at the first failed future",
+    ),
+    Law(
+        "E4",
+        "The error tells step and path, keeps the original type and errno reachable, and keeps the traceback of the write.",
+        "'No space left on device' without a path does not say which of twelve disks is full.",
+        "verl #6324: /dev/full behind the final name fails at close with filename=None",
+    ),
+    Law(
+        "E5",
+        "A call that raises an earlier dump's failure does not lose its own batch, or says that it was not accepted.",
+        "The caller who handles the old error must know whether this batch is safe.",
+    ),
+    Law(
+        "E6",
+        "A training error stays the primary error; failures of the dump found on the way out are attached to it.",
+        "A bare finally that drains replaces the out-of-memory error that ended the run by the disk's.",
+        "NeMo-RL and UniRL, by the anchors of the project",
+        needs="fit",
+    ),
+    Law(
+        "E7",
+        "After drain, failed or not: worker ended, nothing pending, a second drain is a no-op, and the next run starts clean.",
+        "A leaked worker keeps the process alive and the old failures poison the next fit().",
+        "verl #6324 does not reach shutdown() once a future failed",
+    ),
+    Law(
+        "E8",
+        "A worker that dies of anything (MemoryError, SystemExit, a thread that cannot start) is reported; nobody waits for ever.",
+        "A dead worker behind a full queue hangs the trainer, and the cluster bills for it.",
+        "TensorBoard #6167, loguru #647",
+    ),
+    Law(
+        "E9",
+        "In warn mode training goes on; every failure is logged with step and path and counted, and drain gives the summary.",
+        "Who chooses to go on without the dump still wants to know what is missing.",
+        "verl #5771 asks for it",
+        needs="warn",
+    ),
+    Law(
+        "E10",
+        "A process that ends without draining does not do so silently.",
+        "Exit code 0 and an empty stderr say that all is well.",
+        "verl #7934, #7936",
+    ),
+    Law(
+        "Q1",
+        "A dump does not wait for the disk: with the disk stalled it returns while there is room.",
+        "The whole point of writing in the background is that the GPUs do not wait for a disk.",
+        "verl #6338",
+        needs="asynchronous",
+    ),
+    Law(
+        "Q2",
+        "What waits is bounded in bytes and in number (at most 1,024 dumps or 512 MiB here), and past the bound the call waits or says so.",
+        "A stalled disk must slow training down, not end it by the out-of-memory killer.",
+        "verl #6324: 200 dumps wait behind a stalled writer",
+        needs="asynchronous",
+    ),
+    Law(
+        "Q3",
+        "Drain takes a deadline and past it says which steps are not on disk; a stuck write cannot hold the exit for ever.",
+        "A dead network mount must not keep a finished job on its nodes.",
+        "orbax has 600 s; verl none",
+        needs="deadline",
+    ),
+    Law(
+        "Q4",
+        "Dumps are written in the order they were handed over.",
+        "Followers of the directory take the highest step for the newest, and all below it for complete.",
+        needs="asynchronous",
+    ),
+    Law(
+        "Q5",
+        "A dump after drain either works or raises a clear error; it is never accepted and forgotten.",
+        "verl's fit() may be called twice.",
+        needs="asynchronous",
+    ),
+    Law(
+        "Q6",
+        "Dumps may come from several threads; none is lost.",
+        "Validation runs beside training in the asynchronous trainers.",
+        needs="asynchronous",
+    ),
+    Law(
+        "Q7",
+        "A process forked while dumps are pending neither hangs, nor writes them twice, nor loses the parent's.",
+        "Data loaders fork their workers in the middle of training.",
+        needs="asynchronous",
+    ),
+)
+
+LAWS: dict[str, Law] = {law.id: law for law in _LAWS}
+"""Every law by its identifier, in the order of the report."""

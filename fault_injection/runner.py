@@ -1,0 +1,204 @@
+"""Runs one trial: here, in a forked child, or in a fresh interpreter; a history comes out."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from io import BytesIO
+
+from fault_injection.forks import reaper, watch_process
+from fault_injection.history import Event, Exited, Final, HandedOver, History, Hung, Mark, Seen
+from fault_injection.look import DiskLook
+from fault_injection.mechanisms import disk
+from fault_injection.plan import Plan
+from fault_injection.scenario import Scenario
+from fault_injection.scenarios import SCENARIOS
+from fault_injection.subject import Spec, Subject
+from fault_injection.trial import Trial, listening
+from fault_injection.watch import HANGS
+
+
+@dataclass(frozen=True)
+class Order:
+    """Everything that makes a trial what it is.
+
+    Args:
+        spec: the subject.
+        scenario: the name of the scenario.
+        plan: the text of the plan.
+        seed: the seed of the batches.
+    """
+
+    spec: Spec
+    scenario: str
+    plan: str
+    seed: int
+
+
+def run_trial(
+    order: Order, subject: Subject, scratch: str, on_hang: Callable[[History], None] | None = None
+) -> History:
+    """Run one trial.
+
+    Args:
+        order: what to run.
+        subject: the loaded subject of the order.
+        scratch: a directory for the trial's files; nothing of it is left there.
+        on_hang: called with what there is of the history when a call of the target never ends; must not return.
+
+    Returns:
+        The history.
+    """
+    scenario = SCENARIOS[order.scenario]
+    if scenario.mechanism == "memory":
+        from fault_injection.memory_trial import run_in_memory
+
+        return run_in_memory(order, subject, scenario, on_hang)
+    root = tempfile.mkdtemp(prefix="trial-", dir=scratch)
+    try:
+        if scenario.place == "fork":
+            return _run_forked(order, subject, scenario, root)
+        if scenario.place == "spawn":
+            return _run_spawned(order, root)
+        return _run_here(order, subject, scenario, root, on_hang)
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def history_of(order: Order, scenario: Scenario, events: list[Event], fired: int, *, complete: bool = True) -> History:
+    """The history made of a trial's events."""
+    return History(order.scenario, order.plan, scenario.mechanism, order.seed, tuple(events), fired, complete)
+
+
+def prepared(trial: Trial, scenario: Scenario, seed: int) -> None:
+    """Set the target's options and lay down what the scenario wants to find."""
+    trial.target.warn = scenario.warn
+    trial.target.exit_deadline = scenario.exit_deadline
+    if scenario.prepare is not None:
+        scenario.prepare(trial, seed)
+
+
+def _run_here(
+    order: Order, subject: Subject, scenario: Scenario, root: str, on_hang: Callable[[History], None] | None
+) -> History:
+    def hung() -> None:
+        fired = trial.injector.fired if trial.injector else 0
+        if on_hang is not None:
+            on_hang(history_of(order, scenario, trial.events, fired, complete=False))
+
+    trial = Trial(subject.make, root, DiskLook(root), on_hang=hung)
+    try:
+        prepared(trial, scenario, order.seed)
+        with listening(trial), disk.armed(root, Plan.parse(order.plan), observe=trial.observe) as injector:
+            trial.injector = injector
+            scenario.run(trial, order.seed)
+            trial.release()
+            trial.settle()
+        trial.finish()
+    finally:
+        trial.close()
+    return history_of(order, scenario, trial.events, injector.fired)
+
+
+def _run_forked(order: Order, subject: Subject, scenario: Scenario, root: str) -> History:
+    """The plan's kill ends a forked child; then the next run goes on over what it left."""
+    first = Trial(subject.make, root, DiskLook(root))
+    prepared(first, scenario, order.seed)
+    first.close()
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(read)
+        _be_killed(order, subject, scenario, root, write)
+    os.close(write)
+    code, told = watch_process(child, HANGS, reaper(child), read)
+    os.close(read)
+    events = first.events + unpickled(told)
+    fired = 1 if code is not None and code < 0 else 0
+    if code is None:
+        events.append(Hung("drain"))
+        return history_of(order, scenario, events, 1, complete=False)
+    events.append(Exited(code))
+    second = Trial(subject.make, root, DiskLook(root), first=_count_dumps(events))
+    try:
+        second.observe_now()
+        second.mark("killed")
+        second.new_run()
+        if scenario.after is not None:
+            scenario.after(second, order.seed)
+        second.finish()
+    finally:
+        second.close()
+    return history_of(order, scenario, events + second.events, fired)
+
+
+def _be_killed(order: Order, subject: Subject, scenario: Scenario, root: str, write: int) -> None:
+    """The life of the forked child; it never returns."""
+    try:
+        trial = Trial(subject.make, root, DiskLook(root), sink=telling(write))
+        trial.target.warn, trial.target.exit_deadline = scenario.warn, scenario.exit_deadline
+        with disk.armed(root, Plan.parse(order.plan), observe=trial.observe, deadly=True) as injector:
+            trial.injector = injector
+            scenario.run(trial, order.seed)
+    finally:
+        os._exit(0)
+
+
+def _run_spawned(order: Order, root: str) -> History:
+    """The process's own end is part of the trial: a fresh interpreter, watched until it has ended."""
+    read, write = os.pipe()
+    command = [sys.executable, "-m", "fault_injection.child", str(write)]
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors, pass_fds=(write,)
+        )
+        os.close(write)
+        with process, process.stdin or BytesIO() as stdin:
+            stdin.write(pickle.dumps((order, root)))
+            stdin.close()
+            code, told = watch_process(process.pid, HANGS + 0.5, process.poll, read)
+        os.close(read)
+        errors.seek(0)
+        stderr = errors.read().decode(errors="replace").replace(root, "ROOT")
+    events = unpickled(told)
+    if any(isinstance(event, Mark) and event.name == "broken" for event in events):
+        raise RuntimeError(f"the child process of a trial broke:\n{stderr}")
+    if code is None:
+        events.append(Hung("the exit of the process"))
+    events.append(Exited(-9 if code is None else code, stderr))
+    final = DiskLook(root)()
+    events.append(Seen(0, tuple((name, content) for name, content in final.items() if name.endswith(".jsonl"))))
+    events.append(Final(tuple(sorted(final.items()))))
+    fired = sum(1 for event in events if getattr(event, "fault", ""))
+    return history_of(order, SCENARIOS[order.scenario], events, fired)
+
+
+def telling(write: int) -> Callable[[Event], None]:
+    """A sink that sends each event through a pipe at once, so that nothing is lost with the process."""
+
+    def tell(event: Event) -> None:
+        data = pickle.dumps(event)
+        while data:
+            data = data[os.write(write, data) :]
+
+    return tell
+
+
+def unpickled(data: bytes) -> list[Event]:
+    """The events that came through a pipe; a torn one at the end is left out."""
+    stream, events = BytesIO(data), []
+    while True:
+        try:
+            events.append(pickle.load(stream))  # noqa: S301 - written by this package's own child
+        except (EOFError, pickle.UnpicklingError):
+            return events
+
+
+def _count_dumps(events: list[Event]) -> int:
+    return sum(isinstance(event, HandedOver) for event in events)

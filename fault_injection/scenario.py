@@ -1,0 +1,129 @@
+"""Scenarios: what is done to a target in a trial, which laws it is judged by, and which faults are swept over it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fault_injection.fault import CATALOGUE, ERRNO_FAULTS, Fault
+from fault_injection.op import OPS
+from fault_injection.plan import Plan, Rule, Span, once, persistent
+from fault_injection.trial import Trial
+
+
+@dataclass(frozen=True)
+class Family:
+    """Plans that differ only in k: the fault at the k-th operation of a kind, for k = 1, 2, 3, …
+
+    Args:
+        op: the kind of operation, or `bytes` for a disk that is full after k - 1 times `stride` bytes.
+        fault: what strikes.
+        stays: from the k-th operation on, not only once.
+        stride: bytes from one k to the next, for `bytes`.
+    """
+
+    op: str
+    fault: Fault
+    stays: bool = False
+    stride: int = 0
+
+    def plan(self, k: int) -> Plan:
+        """The plan for one k, from 1."""
+        if self.op == "bytes":
+            span = Span(1) if self.stays else Span(1, 1)
+            return Plan((Rule("bytes", span, self.fault, limit=(k - 1) * self.stride),))
+        return (persistent if self.stays else once)(self.op, k, self.fault)
+
+    def __str__(self) -> str:
+        return f"{str(self.fault).lower()}-{'persistent' if self.stays else 'once'}-{self.op}"
+
+
+@dataclass(frozen=True)
+class Menu:
+    """The plans of a scenario.
+
+    Args:
+        plans: plans that are run as they stand.
+        families: plans that are swept until nothing fires.
+    """
+
+    plans: tuple[Plan, ...] = (Plan(),)
+    families: tuple[Family, ...] = ()
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One course of events.
+
+    Args:
+        name: in words, joined by hyphens.
+        laws: identifiers of the laws that its histories are judged by.
+        run: does it; gets the trial and the seed.
+        menu: the faults.
+        prepare: lays down what is there before the faults are armed.
+        after: for `fork`, what the next run does over the directory that the killed process left.
+        needs: what the target must have: `asynchronous`, `fit`, or a capability.
+        place: `here` (in the worker process), `fork` (in a forked child, for plans that kill), or `spawn` (in a fresh
+            interpreter, whose exit is part of the history).
+        mechanism: `disk` or `memory`.
+        warn: whether the target is opened in its `warn` mode.
+        exit_deadline: seconds given to targets that claim `deadline`.
+    """
+
+    name: str
+    laws: frozenset[str]
+    run: Callable[[Trial, int], None]
+    menu: Menu = Menu()
+    prepare: Callable[[Trial, int], None] | None = None
+    after: Callable[[Trial, int], None] | None = None
+    needs: frozenset[str] = frozenset()
+    place: str = "here"
+    mechanism: str = "disk"
+    warn: bool = False
+    exit_deadline: float | None = None
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One piece of work for a worker: a scenario under one plan, or under all plans of a family.
+
+    Args:
+        scenario: the name of the scenario.
+        plan: the text of a plan, or None for a family.
+        family: the family, or None for a plan.
+        start: the first k.
+    """
+
+    scenario: str
+    plan: str | None = None
+    family: Family | None = None
+    start: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.scenario}-{self.family or self.plan}"
+
+
+def every_errno(ops: tuple[str, ...] | None = None, names: tuple[str, ...] = ERRNO_FAULTS) -> tuple[Family, ...]:
+    """Each errno at each operation, once and from then on.
+
+    Args:
+        ops: the kinds of operations, by default all on files.
+        names: the faults, by default every errno of the catalogue.
+    """
+    return tuple(
+        Family(op, Fault(name), stays)
+        for op in (ops or tuple(OPS))
+        for name in names
+        if op in CATALOGUE[name].ops
+        for stays in (False, True)
+    )
+
+
+def at_every(name: str, amount: float = 0, ops: tuple[str, ...] | None = None, *, both: bool = False) -> tuple[Family, ...]:
+    """One fault at each operation it applies to, once (and from then on, if `both`)."""
+    return tuple(
+        Family(op, Fault(name, amount), stays)
+        for op in (ops or tuple(OPS))
+        if op in CATALOGUE[name].ops
+        for stays in ((False, True) if both else (False,))
+    )

@@ -1,0 +1,118 @@
+"""Scenarios in which the process ends, or forks, while dumps are pending; each in a fresh interpreter."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Callable
+
+from fault_injection.batches import make_batch
+from fault_injection.fault import Fault
+from fault_injection.forks import watch_child
+from fault_injection.plan import Plan
+from fault_injection.scenario import Family, Menu, Scenario
+from fault_injection.scenarios.writing import FIRST
+from fault_injection.trial import Trial
+
+_ASYNCHRONOUS = frozenset({"asynchronous"})
+
+
+def undrained(trial: Trial, seed: int) -> None:
+    """Three dumps, at rest before the process ends without a drain."""
+    trial.open()
+    for number in range(3):
+        trial.dump(make_batch(seed, number, FIRST + number))
+    trial.settle()
+
+
+def undrained_waiting(trial: Trial, seed: int) -> None:
+    """Three dumps that still wait for the held disk when the main thread ends; then the disk goes on."""
+    trial.open()
+    with trial.held():
+        for number in range(3):
+            trial.dump(make_batch(seed, number, FIRST + number))
+
+
+def stuck_exit(trial: Trial, seed: int) -> None:
+    """Two dumps of which one is stuck for ever; the process must end all the same."""
+    trial.open()
+    for number in range(2):
+        trial.dump(make_batch(seed, number, FIRST + number))
+    trial.settle()
+
+
+def _forking(in_child: Callable[[Trial, int], None]) -> Callable[[Trial, int], None]:
+    def run(trial: Trial, seed: int) -> None:
+        trial.open()
+        with trial.held():
+            for number in range(2):
+                trial.dump(make_batch(seed, number, FIRST + number))
+            trial.settle()
+            read, write = os.pipe()
+            with warnings.catch_warnings():
+                # Python 3.12 warns of a fork beside threads; that such forks happen is what the law is about.
+                warnings.simplefilter("ignore", DeprecationWarning)
+                child = os.fork()
+            if child == 0:
+                os.close(read)
+                trial.become_child(write)
+                in_child(trial, seed)
+                sys.exit(0)
+            os.close(write)
+            watch_child(trial, child, read)
+        trial.drain()
+
+    return run
+
+
+def _exits(trial: Trial, seed: int) -> None:
+    """The child ends at once, as an interpreter does."""
+
+
+def _drains(trial: Trial, seed: int) -> None:
+    """The child drains what it inherited, then ends."""
+    trial.target.drain()
+
+
+def _dumps(trial: Trial, seed: int) -> None:
+    """The child dumps a step of its own and drains."""
+    try:
+        trial.target.dump(os.path.join(trial.root, "dump"), make_batch(seed, 9, FIRST + 9))
+        trial.target.drain()
+    except Exception:  # noqa: BLE001, S110 - a clear refusal is allowed; hanging and writing are what is judged
+        pass
+
+
+_PLANS = (
+    Family("write", Fault("ENOSPC")),
+    Family("write", Fault("ENOSPC"), stays=True),
+    Family("open", Fault("EACCES"), stays=True),
+    Family("close", Fault("EIO")),
+    Family("rename", Fault("EIO")),
+)
+
+SCENARIOS = (
+    Scenario("undrained", frozenset({"E10", "D2"}), undrained, Menu((Plan(),), _PLANS), place="spawn"),
+    Scenario(
+        "undrained-waiting",
+        frozenset({"E10", "D2"}),
+        undrained_waiting,
+        Menu((Plan(),), _PLANS),
+        needs=_ASYNCHRONOUS,
+        place="spawn",
+    ),
+    Scenario(
+        "stuck-exit",
+        frozenset({"Q3", "D2"}),
+        stuck_exit,
+        Menu((), (Family("write", Fault("stuck")), Family("open", Fault("stuck")))),
+        needs=frozenset({"asynchronous", "deadline"}),
+        place="spawn",
+        exit_deadline=0.2,
+    ),
+    *(
+        Scenario(f"forked-{name}", frozenset({"Q7"}), _forking(in_child), needs=_ASYNCHRONOUS, place="spawn")
+        for name, in_child in (("exits", _exits), ("drains", _drains), ("dumps", _dumps))
+    ),
+)

@@ -1,0 +1,194 @@
+"""Scenarios of groups D and E: batches are handed over, some operation fails, everything is drained."""
+
+from __future__ import annotations
+
+from fault_injection.batches import make_batch
+from fault_injection.fault import Fault
+from fault_injection.plan import Plan
+from fault_injection.scenario import Family, Menu, Scenario, at_every, every_errno
+from fault_injection.trial import Trial
+
+FIRST = 7_000_001
+"""The first step; steps lie above any process identifier, so that a path shows whose it is."""
+WIDE = 9_000
+"""Characters that make a batch larger than Python's buffer, so that its write comes before its close."""
+
+_COMMON = frozenset({"D2", "D3", "D4", "E1", "E2", "E3", "E4", "E5", "E7"})
+_FEW = ("ENOSPC", "EIO", "EACCES")
+
+
+def three_dumps(trial: Trial, seed: int) -> None:
+    """Three dumps, each at rest before the next; drain, drain again; then a clean run."""
+    trial.open()
+    for number in range(3):
+        trial.dump(make_batch(seed, number, FIRST + number, wide=WIDE * (number == 1)))
+        trial.settle()
+    _drain_and_go_on(trial, seed)
+
+
+def three_waiting(trial: Trial, seed: int) -> None:
+    """Three dumps while the disk is held, so that all of them wait; then the same end."""
+    trial.open()
+    with trial.held():
+        for number in range(3):
+            trial.dump(make_batch(seed, number, FIRST + number, wide=WIDE * (number == 1)))
+    _drain_and_go_on(trial, seed)
+
+
+def _drain_and_go_on(trial: Trial, seed: int) -> None:
+    trial.drain()
+    trial.drain(threads=False)
+    trial.mark("next run")
+    trial.open()
+    trial.dump(make_batch(seed, 3, FIRST + 3))
+    trial.drain()
+
+
+def lay_older(trial: Trial, seed: int) -> None:
+    """Complete files of an earlier run, under the names that this run will use."""
+    for number in range(2):
+        batch = make_batch(seed + 1, number + 10, FIRST + number, rows=5)
+        lines = "".join(
+            f'{{"input": "older {batch.step}.{i}", "output": "", "gts": "", "score": 0.0, "step": {batch.step}}}\n'
+            for i in range(5)
+        )
+        trial.older(f"dump/{batch.step}.jsonl", lines.encode())
+
+
+def over_older(trial: Trial, seed: int) -> None:
+    """A restarted run dumps steps whose files an earlier run left complete."""
+    trial.open()
+    for number in range(2):
+        trial.dump(make_batch(seed, number, FIRST + number))
+        trial.settle()
+    trial.drain()
+
+
+def restarted(trial: Trial, seed: int) -> None:
+    """One run dumps two steps; a fresh writer dumps the second of them again, as after a restart."""
+    trial.open()
+    for number in range(2):
+        trial.dump(make_batch(seed, number, FIRST + number))
+    trial.drain()
+    trial.new_run()
+    for number in range(2, 4):
+        trial.dump(make_batch(seed, number, FIRST + number - 1))
+    trial.drain()
+
+
+def same_step(trial: Trial, seed: int) -> None:
+    """Two dumps of one step into one directory, in one run, one after the other."""
+    trial.open()
+    for number in range(2):
+        trial.dump(make_batch(seed, number, FIRST))
+        trial.settle()
+    trial.drain()
+
+
+def same_step_waiting(trial: Trial, seed: int) -> None:
+    """The same while the disk is held: both wait; a third one comes after a drain."""
+    trial.open()
+    with trial.held():
+        for number in range(2):
+            trial.dump(make_batch(seed, number, FIRST))
+    trial.drain()
+    trial.open()
+    trial.dump(make_batch(seed, 2, FIRST))
+    trial.drain()
+
+
+def changed_after_call(trial: Trial, seed: int) -> None:
+    """Of two equal batches one is left alone and the other changed in every way once its call has returned."""
+    import numpy as np
+
+    trial.open()
+    alone, victim = make_batch(seed, 1, FIRST + 1, rows=3), make_batch(seed, 1, FIRST + 1, rows=3)
+    twin = type(victim)(FIRST + 2, victim.inputs, victim.outputs, victim.gts, victim.scores, victim.extras)
+    for batch in (alone, twin):
+        batch.extras["array"] = np.arange(3, dtype=np.float64)
+        batch.extras["nested"] = [{"values": [1, 2], "more": {"deep": [i]}} for i in range(3)]
+    with trial.held():
+        # The first dump keeps the writer busy at the held disk: nothing of the next ones is read before the change.
+        trial.dump(make_batch(seed, 0, FIRST))
+        trial.dump(alone)
+        trial.dump(twin)
+        _change(twin.inputs, twin.outputs, twin.gts, twin.scores)
+        twin.extras["array"].fill(-1)
+        for row in twin.extras["nested"]:
+            row["values"].append(3)
+            row["more"]["deep"][0] = "changed"
+        for row in twin.extras["info"]:
+            row["tags"].clear()
+        twin.extras["acc"][0] = "changed"
+        twin.extras["added"] = ["late"] * 3
+        trial.dump(make_batch(seed, 3, FIRST + 3))
+    trial.mark("twins", "1 2")
+    trial.drain()
+
+
+def _change(*columns: list[object]) -> None:
+    for column in columns:
+        column[0] = "changed"
+        column.reverse()
+
+
+def warned(trial: Trial, seed: int) -> None:
+    """Three dumps and a drain in warn mode."""
+    trial.open()
+    for number in range(3):
+        trial.dump(make_batch(seed, number, FIRST + number, wide=WIDE * (number == 1)))
+        trial.settle()
+    trial.mark("draining")
+    trial.drain()
+
+
+_SHAPED = (
+    *at_every("short", 1),
+    *at_every("short", 7, both=True),
+    *at_every("slow", 1),
+)
+_BROKEN = (
+    *every_errno(),
+    *at_every("lost"),
+    *at_every("vanish"),
+    *at_every("replace"),
+    Family("bytes", Fault("ENOSPC"), stays=True, stride=1500),
+    Family("bytes", Fault("EDQUOT"), stays=False, stride=1500),
+)
+_DEATHS = (*at_every("MemoryError"), *at_every("SystemExit"), *at_every("RuntimeError"))
+
+SCENARIOS = (
+    Scenario("three-dumps", _COMMON | {"D1", "Q4"}, three_dumps, Menu((Plan(),), (*_SHAPED, *_BROKEN))),
+    Scenario("three-waiting", _COMMON | {"D1", "Q4"}, three_waiting, Menu((Plan(),), (*_SHAPED, *_BROKEN))),
+    Scenario("worker-dies", frozenset({"D2", "E8"}), three_dumps, Menu((), _DEATHS)),
+    Scenario("worker-dies-waiting", frozenset({"D2", "E8"}), three_waiting, Menu((), _DEATHS)),
+    Scenario(
+        "over-older",
+        frozenset({"D1", "D2", "D3", "D4", "E1", "E3", "E4"}),
+        over_older,
+        Menu((Plan(),), every_errno(names=_FEW)),
+        prepare=lay_older,
+    ),
+    Scenario("restarted", frozenset({"D1", "D2", "D6"}), restarted),
+    Scenario("same-step", frozenset({"D2", "D3", "D6"}), same_step, Menu((Plan(),), every_errno(names=_FEW))),
+    Scenario("same-step-waiting", frozenset({"D2", "D3", "D6"}), same_step_waiting),
+    Scenario("changed-after-call", frozenset({"D5"}), changed_after_call),
+    Scenario(
+        "warned",
+        frozenset({"D2", "D3", "D4", "E9"}),
+        warned,
+        Menu((Plan(),), every_errno(names=_FEW)),
+        needs=frozenset({"warn"}),
+        warn=True,
+    ),
+    Scenario(
+        "three-dumps-in-memory",
+        frozenset({"D1", "D2", "D3", "D4", "E1", "E2", "E3", "E4", "E5"}),
+        three_dumps,
+        Menu(
+            (Plan(), Plan.parse("open#1+:EACCES"), Plan.parse("mkdir#1+:EACCES")),
+            (Family("bytes", Fault("ENOSPC"), stays=True, stride=700),),
+        ),
+        mechanism="memory",
+    ),
+)

@@ -1,0 +1,114 @@
+"""Subjects: what is put under test, named by text so that every process of a run can make it for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from fault_injection.targets import base
+from fault_injection.targets.base import Target
+from fault_injection.targets.errors import TargetError
+
+DEFAULT = "verl_dump.trainer:ReferenceTrainer"
+"""The reference writer, as a trainer with verl's dump surface."""
+
+
+@dataclass(frozen=True)
+class Spec:
+    """Where a subject comes from.
+
+    Args:
+        location: `package.module:Name`, `path/file.py:Name`, or for a source target a path.
+        source: whether the class is read out of the source without importing it.
+        class_name: for a source target, the class.
+    """
+
+    location: str
+    source: bool = False
+    class_name: str | None = None
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The command-line arguments that name the subject."""
+        if not self.source:
+            return () if self.location == DEFAULT else (self.location,)
+        return ("--source", self.location, *(("--class", self.class_name) if self.class_name else ()))
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A writer under test.
+
+    Args:
+        label: how reports name it.
+        make: makes a fresh target.
+        asynchronous: whether the laws of the queue apply.
+        has_fit: whether it is driven through `fit()` too.
+        capabilities: what it claims.
+        disclaims: the laws it does not promise.
+    """
+
+    label: str
+    make: Callable[[], Target]
+    asynchronous: bool
+    has_fit: bool
+    capabilities: frozenset[str]
+    disclaims: frozenset[str]
+
+    @property
+    def features(self) -> frozenset[str]:
+        """What scenarios may need of it."""
+        kinds = {"asynchronous"} if self.asynchronous else set()
+        return self.capabilities | kinds | ({"fit"} if self.has_fit else set())
+
+
+def load_subject(spec: Spec) -> Subject:
+    """Load a subject.
+
+    Args:
+        spec: where it comes from.
+
+    Returns:
+        The subject.
+
+    Raises:
+        TargetError: it cannot be found, loaded, or is no writer; one line says why and what to do.
+    """
+    if spec.source:
+        from fault_injection.targets.source import load_class
+
+        cls = load_class(spec.location, spec.class_name)
+        return _of_surface(cls, str(getattr(cls, "dump_source_label", spec.location)))
+    from fault_injection.targets.load import load_object
+
+    found = load_object(spec.location)
+    if not isinstance(found, type):
+        raise TargetError(f"{spec.location} is a {type(found).__name__}, not a class; name the writer's class")
+    if issubclass(found, Target):
+        return _of_adapter(found, spec.location)
+    if base.has_surface(found):
+        return _of_surface(found, spec.location)
+    raise TargetError(
+        f"{spec.location} is no writer: it has no _dump_generations() and is no fault_injection.Target; "
+        "give a class with verl's dump surface, or an adapter (README, 'Any other writer')"
+    )
+
+
+def _of_adapter(cls: type[Target], label: str) -> Subject:
+    return Subject(label, cls, cls.asynchronous, False, _claims(cls.capabilities, label), frozenset(cls.disclaims))
+
+
+def _of_surface(cls: type, label: str) -> Subject:
+    claims = _claims(getattr(cls, "dump_capabilities", frozenset()), label)
+    disclaims = frozenset(getattr(cls, "dump_disclaims", frozenset()))
+    make = partial(base.SurfaceTarget, cls)
+    return Subject(label, make, base.is_asynchronous(cls), base.has_reference_fit(cls), claims, disclaims)
+
+
+def _claims(claimed: frozenset[str], label: str) -> frozenset[str]:
+    unknown = sorted(set(claimed) - base.CAPABILITIES.keys())
+    if unknown:
+        known = ", ".join(base.CAPABILITIES)
+        raise TargetError(f"{label} claims the unknown capability {unknown[0]!r}; the capabilities are {known}")
+    return frozenset(claimed)

@@ -1,0 +1,74 @@
+"""Sweeps: k = 1, 2, 3, … until nothing fires; each history is judged, and a trial in which no fault struck is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from fault_injection.history import History, Hung
+from fault_injection.judge import Violation, judge, relevant
+from fault_injection.plan import Plan
+from fault_injection.scenario import Unit
+
+MOST_K = 10_000
+"""A sweep that has not ended by then never will: the writer does more at every trial."""
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """What the judge says of one trial.
+
+    Args:
+        plan: the text of its plan.
+        laws: the laws it counts for.
+        violations: what was violated.
+        hung: whether a call never ended.
+    """
+
+    plan: str
+    laws: tuple[str, ...]
+    violations: tuple[Violation, ...]
+    hung: bool = False
+
+
+class VacuousTrialError(AssertionError):
+    """A plan that should have struck did not: the harness would have passed a trial that tested nothing."""
+
+
+def judged(history: History, laws: frozenset[str]) -> TrialResult:
+    """Judge a history by the laws it is relevant for.
+
+    Args:
+        history: what happened.
+        laws: the laws of the scenario that the target claims.
+    """
+    chosen = relevant(history, laws)
+    hung = any(True for _ in history.of(Hung))
+    return TrialResult(history.plan, tuple(sorted(chosen)), judge(history, chosen), hung)
+
+
+def sweep(unit: Unit, run: Callable[[str], History], laws: frozenset[str]) -> Iterator[tuple[int, TrialResult]]:
+    """Run every trial of a unit.
+
+    Args:
+        unit: a scenario with one plan or a family of plans.
+        run: runs the scenario under a plan's text.
+        laws: the laws to judge by.
+
+    Yields:
+        k and the result, for every trial in which the plan struck (a plan without faults always counts).
+
+    Raises:
+        VacuousTrialError: the sweep has no end.
+    """
+    if unit.family is None:
+        history = run(unit.plan or "none")
+        if history.fired or not Plan.parse(history.plan):
+            yield 1, judged(history, laws)
+        return
+    for k in range(unit.start, MOST_K):
+        history = run(str(unit.family.plan(k)))
+        if not history.fired:
+            return
+        yield k, judged(history, laws)
+    raise VacuousTrialError(f"{unit} still fires at k = {MOST_K:,}; the sweep has no end")

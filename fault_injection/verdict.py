@@ -1,0 +1,109 @@
+"""Verdicts: a law judged over all of its trials."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fault_injection.laws import LAWS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from fault_injection.engine import UnitResult
+    from fault_injection.subject import Subject
+
+SHOWN = 3
+"""Violations of one law that are kept, each with another message."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """One violation, with what replays it.
+
+    Args:
+        message: one plain sentence of what happened.
+        scenario: the name of the scenario.
+        plan: the text of the plan.
+    """
+
+    message: str
+    scenario: str
+    plan: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the run says of one law.
+
+    Args:
+        law: its identifier.
+        status: `holds`, `violated`, `not claimed`, or `skipped`.
+        trials: how many trials it was judged by.
+        violated: in how many of them it was violated.
+        violations: some of the violations, the simplest first.
+        reason: why it is not claimed or was skipped.
+    """
+
+    law: str
+    status: str
+    trials: int = 0
+    violated: int = 0
+    violations: tuple[Found, ...] = ()
+    reason: str = ""
+
+
+def verdicts_of(subject: Subject, laws: frozenset[str], results: Iterable[UnitResult]) -> tuple[Verdict, ...]:
+    """The verdict of every law.
+
+    Args:
+        subject: what was tested.
+        laws: the laws that were asked for.
+        results: of every unit.
+    """
+    trials = dict.fromkeys(LAWS, 0)
+    violated = dict.fromkeys(LAWS, 0)
+    found: dict[str, list[Found]] = {law: [] for law in LAWS}
+    for each in results:
+        for result in each.results:
+            for law in result.laws:
+                trials[law] += 1
+            for law in {violation.law for violation in result.violations}:
+                violated[law] += 1
+            for violation in result.violations:
+                found[violation.law].append(Found(violation.message, each.unit.scenario, result.plan))
+    return tuple(
+        _verdict(subject, law, trials[law], violated[law], found[law]) for law in LAWS if law in laws
+    )
+
+
+def _verdict(subject: Subject, law: str, trials: int, violated: int, found: list[Found]) -> Verdict:
+    if reason := _unclaimed(subject, law):
+        return Verdict(law, "not claimed", reason=reason)
+    if found:
+        return Verdict(law, "violated", trials, violated, _shown(found))
+    if not trials:
+        return Verdict(law, "skipped", reason="no trial of this run bears on it")
+    return Verdict(law, "holds", trials)
+
+
+def _unclaimed(subject: Subject, law: str) -> str:
+    if law in subject.disclaims:
+        return "disclaimed by the target"
+    needs = LAWS[law].needs
+    if not needs or needs in subject.features:
+        return ""
+    if needs == "asynchronous":
+        return "the target writes within the call"
+    if needs == "fit":
+        return "the target has no fit() of the reference trainer's shape"
+    return f"the target does not claim {needs!r}"
+
+
+def _shown(found: list[Found]) -> tuple[Found, ...]:
+    """The simplest plans first; of two with the same words but for their numbers, one."""
+    shown: dict[str, Found] = {}
+    for each in sorted(found, key=lambda f: len(f.plan)):
+        kind = "".join(c for c in each.message if not c.isdigit())
+        shown.setdefault(kind, each)
+    return tuple(list(shown.values())[:SHOWN])

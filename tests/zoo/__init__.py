@@ -1,0 +1,6 @@
+"""Writers that hold every law, and writers that are broken in one way each."""
+
+from tests.zoo.broken import BROKEN
+from tests.zoo.correct import CORRECT
+
+__all__ = ["BROKEN", "CORRECT"]

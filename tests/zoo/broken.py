@@ -1,0 +1,23 @@
+"""Writers that are each broken in one way; `broken_law` is the law that must catch it, `because` says how."""
+
+from __future__ import annotations
+
+from tests.zoo import broken_data, broken_errors, broken_queue, broken_reference
+from tests.zoo.broken_data import *  # noqa: F403 - each class is to be found here by its name
+from tests.zoo.broken_errors import *  # noqa: F403
+from tests.zoo.broken_queue import *  # noqa: F403
+from tests.zoo.broken_reference import *  # noqa: F403
+
+
+def _broken() -> tuple[type, ...]:
+    modules = (broken_data, broken_errors, broken_queue, broken_reference)
+    found = [
+        item
+        for module in modules
+        for item in vars(module).values()
+        if isinstance(item, type) and item.__module__ == module.__name__ and "broken_law" in vars(item)
+    ]
+    return tuple(found)
+
+
+BROKEN: tuple[type, ...] = _broken()

@@ -1,0 +1,60 @@
+"""What happens to undrained dumps when the process ends, and in a process forked from it."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import sys
+import time
+import weakref
+from typing import Protocol
+
+
+class Undrained(Protocol):
+    """Something that may hold dumps when the process ends or forks."""
+
+    def at_exit(self, started: float) -> list[str]:
+        """Drain what is left; return lines that say what became of it, none when there was nothing."""
+
+    def after_fork(self) -> None:
+        """Forget, in the child, what the parent is going to write."""
+
+
+_watched: weakref.WeakSet[Undrained] = weakref.WeakSet()
+_covered: set[int] = set()  # children of multiprocessing
+
+
+def watch(dumper: Undrained) -> None:
+    """Tell `dumper` when the process ends or has been forked."""
+    _watched.add(dumper)
+
+
+def cover_child() -> None:
+    """See to it that a child of `multiprocessing`, which skips `atexit`, reports at its end too."""
+    process = sys.modules.get("multiprocessing.process")
+    if process is not None and process.parent_process() is not None and os.getpid() not in _covered:
+        from multiprocessing import util
+
+        util.Finalize(None, _at_exit, exitpriority=0)
+        _covered.add(os.getpid())
+
+
+def _at_exit() -> None:
+    # All dumpers share one start, so that several stuck ones do not add up.
+    started = time.monotonic()
+    lines = [line for dumper in tuple(_watched) for line in dumper.at_exit(started)]
+    if lines:
+        # stderr may be closed or None by now.
+        with contextlib.suppress(Exception):
+            print(*(f"verl_dump: {line}" for line in lines), sep="\n", file=sys.stderr, flush=True)
+
+
+def _after_fork() -> None:
+    for dumper in tuple(_watched):
+        dumper.after_fork()
+
+
+atexit.register(_at_exit)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
