@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fault_injection.history import History, Operated
+from fault_injection.history import History, Mark
 from fault_injection.judge.facts import Facts
 from fault_injection.laws import LAWS
 from fault_injection.scenario import Unit
@@ -101,7 +101,8 @@ class Crew:
     def __init__(self, spec: Spec, seed: int, size: int | None = None) -> None:
         self.spec = spec
         self.seed = seed
-        self.size = size or min(8, max(2, os.cpu_count() or 2))
+        # Most of a trial is waiting for threads to come to rest, so two for each core keep the cores busy.
+        self.size = size or min(8, 2 * (os.cpu_count() or 1))
         self._stopped = threading.Event()
 
     def run(
@@ -266,9 +267,9 @@ def probe(crew: Crew, subject: Subject) -> None:
             f"{subject.label} cannot be driven: {facts.raised[0]} raised {failure} on a healthy disk; "
             "a class is made without its __init__ and needs nothing but global_steps, else give an adapter"
         )
-    if facts.final and not any(o.op.kind in {"write", "link", "rename"} for o in history.of(Operated)):
+    if unseen := [mark.text for mark in history.of(Mark) if mark.name == "unseen"]:
         raise TargetError(
-            f"{subject.label} writes {next(iter(facts.final))} in a way that the fault layer cannot see (C code or "
+            f"{subject.label} writes {unseen[0]} in a way that the fault layer cannot see (C code or "
             "another process), so no fault would strike; write through Python's open or os.write"
         )
 

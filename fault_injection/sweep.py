@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from fault_injection.history import History, Hung
+from fault_injection.history import History, Hung, Operated
 from fault_injection.judge import Violation, judge, relevant
 from fault_injection.plan import Plan
 from fault_injection.scenario import Unit
@@ -47,13 +47,23 @@ def judged(history: History, laws: frozenset[str]) -> TrialResult:
     return TrialResult(history.plan, tuple(sorted(chosen)), judge(history, chosen), hung)
 
 
-def sweep(unit: Unit, run: Callable[[str], History], laws: frozenset[str]) -> Iterator[tuple[int, TrialResult]]:
+def kinds_of(history: History) -> frozenset[str]:
+    """The kinds of operations in a history; `bytes` stands for writes past a total."""
+    kinds = {event.op.kind for event in history.of(Operated)}
+    return frozenset(kinds | {"bytes"} if "write" in kinds else kinds)
+
+
+def sweep(
+    unit: Unit, run: Callable[[str], History], laws: frozenset[str], kinds: frozenset[str] | None = None
+) -> Iterator[tuple[int, TrialResult]]:
     """Run every trial of a unit.
 
     Args:
         unit: a scenario with one plan or a family of plans.
         run: runs the scenario under a plan's text.
         laws: the laws to judge by.
+        kinds: the kinds of operations in a run without faults. Up to its first strike a run is that run, so a family
+            of another kind can never strike and is passed over.
 
     Yields:
         k and the result, for every trial in which the plan struck (a plan without faults always counts).
@@ -65,6 +75,8 @@ def sweep(unit: Unit, run: Callable[[str], History], laws: frozenset[str]) -> It
         history = run(unit.plan or "none")
         if history.fired or not Plan.parse(history.plan):
             yield 1, judged(history, laws)
+        return
+    if kinds is not None and unit.family.op not in kinds:
         return
     for k in range(unit.start, MOST_K):
         history = run(str(unit.family.plan(k)))

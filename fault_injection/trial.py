@@ -9,7 +9,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fault_injection.batches import expected_rows
 from fault_injection.errors import Registry
@@ -36,9 +36,19 @@ if TYPE_CHECKING:
     from fault_injection.op import Op
     from fault_injection.targets.base import Batch, Target
 
+class Look(Protocol):
+    """Reads what is on disk, independently of the target."""
+
+    def __call__(self) -> dict[str, bytes]:
+        """The content of every file, by its path relative to the root."""
+
+    def read(self, name: str) -> bytes | None:
+        """The content of one file, or None where there is none."""
+
+
 LOOK = 0.0004
 """Seconds between two looks at the threads while waiting until the writer rests."""
-LINGER = 0.02
+LINGER = 0.006
 """Seconds that a thread must have slept after a drain before it counts as left behind."""
 
 
@@ -48,7 +58,7 @@ class Trial:
     Args:
         make: makes a fresh target.
         root: the directory of the trial.
-        look: lists and reads files below the root behind the fault layer's back, by relative name.
+        look: reads files below the root behind the fault layer's back.
         sink: gets every event as it happens, besides `events`.
         on_hang: called after a hang was written down; it must not return where the trial can go on.
         first: the number of the first dump.
@@ -58,7 +68,7 @@ class Trial:
         self,
         make: Callable[[], Target],
         root: str,
-        look: Callable[[], dict[str, bytes]],
+        look: Look,
         sink: Callable[[Event], None] | None = None,
         on_hang: Callable[[], None] | None = None,
         first: int = 0,
@@ -78,6 +88,8 @@ class Trial:
         self._hold = Gate()
         self._hold.open()
         self._last: dict[str, bytes] = {}
+        self._disturbed = False
+        self._touched: dict[int, tuple[str, str]] = {}
         self._dumps = first
         self._now: tuple[str, int | None] = ("", None)
         self._lock = threading.RLock()
@@ -248,8 +260,10 @@ class Trial:
             os.write(self._child_pipe, f"{op}\n".encode())
             return
         with self._lock:
-            self._see(strike.number)
             fault = strike.fault
+            removed = fault is not None and fault.name in {"vanish", "replace"}
+            self._see(strike.number, None if self._disturbed else op)
+            self._disturbed = removed
             partial = strike.room > 0
             self.note(
                 Operated(
@@ -263,13 +277,26 @@ class Trial:
         elif op.kind != "thread":
             self._hold.wait()
 
-    def _see(self, number: int) -> None:
-        now = {name: content for name, content in self._look().items() if name.endswith(".jsonl")}
-        if now != self._last:
-            changed = [(n, c) for n, c in sorted(now.items()) if self._last.get(n) != c]
-            changed += [(name, None) for name in sorted(self._last.keys() - now.keys())]  # type: ignore[misc]
-            self.note(Seen(number, tuple(changed)))
-            self._last = now
+    def _see(self, number: int, op: Op | None = None) -> None:
+        """Note what changed under the names `*.jsonl`: all of them, or where an operation can have changed something."""
+        if op is None or number == 1:
+            now = {name: content for name, content in self._look().items() if name.endswith(".jsonl")}
+            names = now.keys() | self._last.keys()
+        else:
+            # The last operation of a thread may still be under way, and nothing else changes files.
+            names = {name for pair in self._touched.values() for name in pair if name.endswith(".jsonl")}
+            now = {name: content for name in names if (content := self._look.read(name)) is not None}
+        changed = [(name, now.get(name)) for name in sorted(names) if now.get(name) != self._last.get(name)]
+        if op is not None:
+            self._touched[threading.get_ident()] = (op.path, op.target)
+        if not changed:
+            return
+        self.note(Seen(number, tuple(changed)))
+        for name, content in changed:
+            if content is None:
+                self._last.pop(name, None)
+            else:
+                self._last[name] = content
 
     # The calls.
 

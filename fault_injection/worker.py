@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import pickle
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from typing import BinaryIO
 
 from fault_injection.history import History
 from fault_injection.runner import Order, run_trial
-from fault_injection.subject import load_subject
-from fault_injection.sweep import TrialResult, judged, sweep
+from fault_injection.scenarios import SCENARIOS
+from fault_injection.subject import Spec, Subject, load_subject
+from fault_injection.sweep import TrialResult, judged, kinds_of, sweep
 from fault_injection.targets.errors import TargetError
 from fault_injection.trial import quiet_threads
 from fault_injection.wire import Job, Reply, send
@@ -45,7 +48,7 @@ def _serve(job: Job, answers: BinaryIO) -> Reply:
     results: list[TrialResult] = []
     histories: list[History] = []
     try:
-        subject = load_subject(job.spec)
+        subject = _subject(job.spec)
 
         def hung(history: History) -> None:
             results.append(judged(history, job.laws))
@@ -61,13 +64,30 @@ def _serve(job: Job, answers: BinaryIO) -> Reply:
                 histories.append(history)
             return history
 
-        results.extend(result for _, result in sweep(job.unit, run, job.laws))
+        kinds = _kinds(job, run) if job.unit.family is not None else None
+        results.extend(result for _, result in sweep(job.unit, run, job.laws, kinds))
     except TargetError as error:
         return Reply(refusal=str(error))
     except BaseException:  # noqa: BLE001 - sent to the parent, which raises it
         return Reply(error=traceback.format_exc())
     tired = threading.active_count() > CROWD
     return Reply(tuple(results), tired=tired, histories=tuple(histories))
+
+
+@functools.lru_cache(maxsize=1)
+def _subject(spec: Spec) -> Subject:
+    return load_subject(spec)
+
+
+def _kinds(job: Job, run: Callable[[str], History]) -> frozenset[str] | None:
+    """The kinds of operations of the job's scenario, by one run without faults; None where the target hangs in it."""
+    key = (job.spec, job.unit.scenario, job.seed)
+    if key not in _KINDS and SCENARIOS[job.unit.scenario].place == "here":
+        _KINDS[key] = kinds_of(run("none"))
+    return _KINDS.get(key)
+
+
+_KINDS: dict[tuple[Spec, str, int], frozenset[str]] = {}
 
 
 if __name__ == "__main__":

@@ -6,11 +6,8 @@ import io
 import os
 import pathlib
 import shutil
-import subprocess
-import sys
 import tempfile
 import threading
-import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -94,7 +91,7 @@ def _open_text(folder: str) -> None:
 
 
 def _io_open(folder: str) -> None:
-    with io.open(f"{folder}/new", "wb") as file:
+    with open(f"{folder}/new", "wb") as file:
         file.write(b"text")
 
 
@@ -291,13 +288,19 @@ CASES: dict[str, tuple[Callable[[str], object], list[str]]] = {
     "os-truncate-fd": (on_fd(lambda fd: os.truncate(fd, 3)), ["truncate old 3"]),
     "os-fallocate": (on_fd(lambda fd: os.posix_fallocate(fd, 0, 20)), ["truncate old 20"]),
     "os-sendfile": (between(lambda a, b: os.sendfile(b, a, 0, 1 << 20)), ["read old 9", "write sub/new 9"]),
-    "os-copy-file-range": (between(lambda a, b: os.copy_file_range(a, b, 4)), ["read old 4", "write sub/new 4"]),
+    "os-copy-file-range": (
+        between(lambda a, b: os.copy_file_range(a, b, 4)),
+        ["read old 4", "write sub/new 4"],
+    ),
     "os-dup": (_dup, ["open old", "close old", "write old 1", "close old"]),
     "os-dup2": (_dup2, ["open old", "write old 1", "close old", "close old"]),
     "os-closerange": (_closerange, ["open old", "close old"]),
     "os-makedirs": (lambda d: os.makedirs(f"{d}/a/b"), ["mkdir a", "mkdir a/b"]),
     "os-removedirs": (lambda d: os.removedirs(f"{d}/sub"), ["rmdir sub", "rmdir ."]),
-    "os-renames": (lambda d: os.renames(f"{d}/old", f"{d}/sub/x/new"), ["mkdir sub/x", "rename old>sub/x/new", "rmdir ."]),
+    "os-renames": (
+        lambda d: os.renames(f"{d}/old", f"{d}/sub/x/new"),
+        ["mkdir sub/x", "rename old>sub/x/new", "rmdir ."],
+    ),
     "os-link-remove-truncate": (_gone_by_name, ["link old>twin", "unlink twin", "truncate old 4"]),
     "os-symlink": (lambda d: os.symlink("old", f"{d}/way"), ["link old>way"]),
     "dir-fd": (_dir_fd, ["open new", "mkdir made", "rename new>newer", "unlink newer", "rmdir made"]),
@@ -308,13 +311,28 @@ CASES: dict[str, tuple[Callable[[str], object], list[str]]] = {
     "moved-in-from-outside": (_moved_in, ["rename ../outside/file>new"]),
     "pathlib-file": (
         _pathlib_touch,
-        ["open new", "close new", "open new", "flush new", "write new 4", "close new", "open new", "read new"]
-        + ["close new", "rename new>a", "rename a>b", "unlink b"],
+        [
+            "open new",
+            "close new",
+            "open new",
+            "flush new",
+            "write new 4",
+            "close new",
+            "open new",
+            "read new",
+            "close new",
+            "rename new>a",
+            "rename a>b",
+            "unlink b",
+        ],
     ),
     "pathlib-folder": (_pathlib_folder, ["mkdir made", "rmdir made", "link old>made"]),
     "mkstemp": (_mkstemp, ["open TMP", "close TMP", "rename TMP>new"]),
     "named-temporary-file": (_named, ["open TMP", "flush TMP", "write TMP 4", "close TMP", "unlink TMP"]),
-    "named-temporary-file-kept": (_kept, ["open TMP", "flush TMP", "write TMP 4", "close TMP", "rename TMP>new"]),
+    "named-temporary-file-kept": (
+        _kept,
+        ["open TMP", "flush TMP", "write TMP 4", "close TMP", "rename TMP>new"],
+    ),
     "temporary-directory": (
         _folder_of_tempfile,
         ["mkdir TMP", "open TMP/f", "close TMP/f", "open TMP", "unlink TMP/f", "rmdir TMP", "close TMP"],
@@ -336,7 +354,9 @@ def test_every_way_to_touch_a_file_is_seen(tmp_path: Path, name: str) -> None:
     action, expected = CASES[name]
     seen = record(tmp_path, action)
     made = {word for text in seen for word in text.replace(">", " ").split() if len(word.split("/")[0]) >= 8}
-    temporary = {word.split("/")[0] for word in made} - {"truncate", "fsyncdir"} if "TMP" in str(expected) else set()
+    temporary = (
+        {word.split("/")[0] for word in made} - {"truncate", "fsyncdir"} if "TMP" in str(expected) else set()
+    )
     for word in temporary:
         seen = [text.replace(word, "TMP") for text in seen]
     if name in {"shutil-rmtree", "temporary-directory"}:
@@ -366,7 +386,7 @@ def test_a_root_behind_a_symlink_is_recognised_under_both_names(tmp_path: Path) 
     (tmp_path / "link").symlink_to("real")
     for given in ("real", "link"):
         seen: list[str] = []
-        with disk.armed(str(tmp_path / given), NONE, observe=lambda op, _: seen.append(_text(op))):  # noqa: B023
+        with disk.armed(str(tmp_path / given), NONE, observe=lambda op, _: seen.append(_text(op))):
             for used in ("real", "link"):
                 os.mkdir(tmp_path / used / f"{given}{used}")
                 fd = os.open(tmp_path / used, os.O_RDONLY)
@@ -375,108 +395,3 @@ def test_a_root_behind_a_symlink_is_recognised_under_both_names(tmp_path: Path) 
             *(f"mkdir {given}real", "open .", "close ."),
             *(f"mkdir {given}link", "open .", "close ."),
         ]
-
-
-EARLY = """
-import io, os
-from os import fsync, mkdir, replace
-from io import open as early_open, FileIO
-
-class Names:
-    move = os.replace
-    make = staticmethod(mkdir)
-
-    def drop(self, path, unlink=os.unlink):
-        unlink(path)
-
-def sync(fd, *, sync=fsync):
-    sync(fd)
-
-def write(folder):
-    mkdir(folder + "/a")
-    Names.make(folder + "/b")
-    with early_open(folder + "/f", "w") as file:
-        file.write("x")
-        file.flush()
-        fsync(file.fileno())
-        sync(file.fileno())
-    FileIO(folder + "/g", "w").close()
-    replace(folder + "/f", folder + "/h")
-    Names().move(folder + "/h", folder + "/i")
-    Names().drop(folder + "/i")
-"""
-
-
-@pytest.fixture
-def early() -> Iterator[types.ModuleType]:
-    """A module that holds the functions under names of its own."""
-    module = types.ModuleType("early_names")
-    sys.modules["early_names"] = module
-    exec(EARLY, vars(module))  # noqa: S102
-    yield module
-    del sys.modules["early_names"]
-
-
-def test_names_bound_before_the_trial_are_seen_and_restored(tmp_path: Path, early: types.ModuleType) -> None:
-    """Functions imported by name, as class attributes and as defaults are watched while armed, and original after."""
-    before = {name: value for name, value in vars(early).items() if callable(value)}
-    members = dict(vars(early.Names))
-    defaults = (early.Names.drop.__defaults__, dict(early.sync.__kwdefaults__))
-    seen: list[str] = []
-    with disk.armed(str(tmp_path), NONE, observe=lambda op, _: seen.append(_text(op))):
-        early.write(str(tmp_path))
-    assert seen == [
-        *("mkdir a", "mkdir b", "open f", "flush f", "write f 1", "fsync f", "fsync f", "close f", "open g", "close g"),
-        *("rename f>h", "rename h>i", "unlink i"),
-    ]
-    assert all(vars(early)[name] is value for name, value in before.items())
-    assert all(vars(early.Names)[name] is value for name, value in members.items())
-    assert defaults == (early.Names.drop.__defaults__, early.sync.__kwdefaults__)
-
-
-def test_every_name_holds_its_original_again(tmp_path: Path) -> None:
-    """After a trial, also one that ends in an error, every patched name is the original object."""
-    watched = [*disk.originals.OS, "fdopen", "makedirs"]
-    before = [open, io.open, io.FileIO, threading.Thread.start, *(getattr(os, name) for name in watched)]
-    features = [set(names) for names in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks)]
-    with pytest.raises(ZeroDivisionError), disk.armed(str(tmp_path), NONE):
-        assert open is not before[0]
-        assert os.unlink in os.supports_dir_fd
-        raise ZeroDivisionError
-    after = [open, io.open, io.FileIO, threading.Thread.start, *(getattr(os, name) for name in watched)]
-    assert all(one is other for one, other in zip(before, after, strict=True))
-    assert features == [os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks]
-
-
-def test_what_a_child_process_writes_is_reported_as_unseen(tmp_path: Path) -> None:
-    """A file made, changed or moved by a child process is unseen; one made through the layer is not."""
-    (tmp_path / "was").write_text("before")
-    script = "import os,sys; os.chdir(sys.argv[1]); open('made','w'); open('was','a').write('x'); os.rename('a','b')"
-    with disk.armed(str(tmp_path), NONE) as injector:
-        for name in ("a", "mine"):
-            (tmp_path / name).write_text("x")
-        assert injector.unseen() == ()
-        subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True)
-        assert injector.unseen() == ("b", "made", "was")
-
-
-def test_what_c_code_writes_to_an_open_file_is_reported_as_unseen(tmp_path: Path) -> None:
-    """Bytes that C code puts into a file below the root are unseen, also when the layer writes to that file after them."""
-    numpy = pytest.importorskip("numpy")
-    with disk.armed(str(tmp_path), NONE) as injector, open(tmp_path / "f", "wb") as file:
-        numpy.zeros(4).tofile(file)
-        assert injector.unseen() == ("f",)
-        file.write(b"more")
-        file.flush()
-        assert injector.unseen() == ("f",)
-
-
-def test_isinstance_of_fileio_holds_for_every_raw_file(tmp_path: Path) -> None:
-    """While armed, `isinstance(f, io.FileIO)` is true for raw files inside and outside the root, made before or now."""
-    with open(tmp_path / "before", "wb", buffering=0) as before:
-        os.mkdir(tmp_path / "root")
-        with disk.armed(str(tmp_path / "root"), NONE):
-            with open(tmp_path / "root" / "f", "wb", buffering=0) as inside, open(tmp_path / "g", "wb", 0) as outside:
-                assert all(isinstance(file, io.FileIO) for file in (before, inside, outside))
-                assert issubclass(type(before), io.FileIO)
-                assert not isinstance(sys.stdout, io.FileIO)

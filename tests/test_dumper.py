@@ -403,6 +403,51 @@ def test_dead_worker_is_replaced(make, disk, directory, monkeypatch):
     assert workers() == []
 
 
+@pytest.mark.parametrize("call", ["drain", "dump"])
+def test_worker_that_ends_without_a_word(make, disk, directory, monkeypatch, call):
+    """When the worker is gone without having said so, nobody waits for it and its job is reported."""
+    disk.hold(1)
+    dumper = make(max_pending=1)
+
+    def die(*args):
+        raise SystemExit
+
+    monkeypatch.setattr(threading, "excepthook", lambda args: None)
+    monkeypatch.setattr(verl_dump.dumper, "_LOOK_SECONDS", 0.01)
+    with monkeypatch.context() as patch:
+        patch.setattr(dumper, "_finish", die)
+        patch.setattr(dumper, "_bury", die)
+        dumper.dump(directory, 1, **batch("a"))
+        (worker,) = workers()
+        disk.release()
+        worker.join(LONG)
+    with pytest.raises(DumpError, match=r"step 1 .* the writer thread died"):
+        dumper.drain(LONG) if call == "drain" else dumper.dump(directory, 2, **batch("b"))
+    dumper.drain()
+    assert dumper.pending == ()
+
+
+def test_undeleted_file_is_gone_after_drain(make, disk, directory, monkeypatch):
+    """A temporary file that could not be removed at once is removed by the end of the drain."""
+    real, calls = os.unlink, []
+
+    def unlink(path):
+        calls.append(path)
+        if len(calls) == 1:
+            raise OSError(errno.EIO, "not now")
+        real(path)
+
+    monkeypatch.setattr(os, "unlink", unlink)
+    disk.fail(1)
+    dumper = make()
+    dumper.dump(directory, 1, **batch("a"))
+    settle(dumper)
+    assert len(os.listdir(directory)) == 1
+    with pytest.raises(DumpError):
+        dumper.drain()
+    assert os.listdir(directory) == []
+
+
 def refuse_start(monkeypatch):
     def start(thread):
         raise RuntimeError("can't start new thread")
@@ -429,12 +474,32 @@ def test_dead_worker_without_successor(make, disk, directory, monkeypatch):
     assert all("can't start new thread" in str(error) for error in caught.value.exceptions[1:])
 
 
+def test_dead_worker_in_warn_mode(make, disk, directory, monkeypatch, caplog):
+    """With on_error="warn" also the dumps that a dead worker leaves are each logged with their step."""
+    disk.hold(1)
+    dumper = make(on_error="warn")
+
+    def die(failure):
+        refuse_start(monkeypatch)
+        raise SystemExit
+
+    monkeypatch.setattr(dumper, "_finish", die)
+    for step in (1, 2):
+        dumper.dump(directory, step, **batch("x"))
+    disk.release()
+    dumper.drain(LONG)
+    assert [getattr(record, "step", None) for record in caplog.records] == [1, 2, None]
+    assert caplog.messages[2] == "2 dumps failed since the last drain (steps 1, 2)"
+
+
 def test_thread_cannot_start(make, directory, monkeypatch):
     """When the thread cannot start the call says that its batch was not accepted, and a later one works."""
     dumper = make()
     with monkeypatch.context() as patch:
         refuse_start(patch)
-        with pytest.raises(DumpError, match=r"step 1 .* was not accepted: the writer thread cannot start") as caught:
+        with pytest.raises(
+            DumpError, match=r"step 1 .* was not accepted: the writer thread cannot start"
+        ) as caught:
             dumper.dump(directory, 1, **batch("a"))
         dumper.drain()
     assert not caught.value.accepted
@@ -485,15 +550,19 @@ def test_failure_does_not_hold_the_batch(make, disk, directory, monkeypatch):
 
 def test_errors_can_be_pickled():
     """The errors survive the way out of another process with all that they say."""
-    error = DumpError("message", 3, "/d/3.jsonl", errno.EIO, False)
-    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
-        one = pickle.loads(pickle.dumps(error, protocol))
-        assert (str(one), one.step, one.path, one.errno, one.accepted) == ("message", 3, "/d/3.jsonl", errno.EIO, False)
-    group = pickle.loads(pickle.dumps(DumpErrorGroup("two", [error, error])))
-    assert [one.step for one in group.exceptions] == [3, 3]
+
+    def sent(error):
+        return pickle.loads(pickle.dumps(error))  # noqa: S301
+
+    error = sent(DumpError("message", 3, "/d/3.jsonl", errno.EIO, False))
+    assert (str(error), error.step, error.path, error.errno, error.accepted) == (
+        *("message", 3, "/d/3.jsonl"),
+        *(errno.EIO, False),
+    )
+    assert [one.step for one in sent(DumpErrorGroup("two", [error, error])).exceptions] == [3, 3]
     timeout = DrainTimeout(2.0, [(1, "p")], [error])
-    again = pickle.loads(pickle.dumps(timeout))
-    assert (again.pending, str(again)) == (((1, "p"),), str(timeout))
+    assert sent(timeout).pending == ((1, "p"),)
+    assert str(sent(timeout)) == str(timeout)
 
 
 # Bounds
@@ -544,7 +613,9 @@ def test_refuses_at_the_bound(make, disk, directory):
     settle(dumper)
     with pytest.raises(DumpError, match="step 1"):
         dumper.dump(directory, 2, **batch("b"))
-    with pytest.raises(DumpError, match=r"step 3 .* was not accepted: 1 dump wait") as caught:
+    with pytest.raises(
+        DumpError, match=r"step 3 .* was not accepted: the queue is full \(1 dump\)"
+    ) as caught:
         dumper.dump(directory, 3, **batch("c"))
     assert not caught.value.accepted
     disk.release()
@@ -673,7 +744,9 @@ def test_deadline(make, disk, directory, timeout):
     dumper = make()
     dumper.dump(directory, 1, **batch("a"))
     dumper.dump(directory, 2, **batch("b"))
-    with pytest.raises(DrainTimeout, match=r"2 dumps not on disk after .* step 1 \(.*\), step 2 \(") as caught:
+    with pytest.raises(
+        DrainTimeout, match=r"2 dumps not on disk after .* step 1 \(.*\), step 2 \("
+    ) as caught:
         dumper.drain(timeout)
     assert caught.value.pending == ((1, f"{directory}/1.jsonl"), (2, f"{directory}/2.jsonl"))
     assert caught.value.failures == ()
@@ -772,7 +845,9 @@ def test_warn(make, disk, directory, caplog):
         settle(dumper)
     assert dumper.failed == 2
     assert [record.step for record in caplog.records] == [1, 3]
-    assert f"dump of step 1 to {directory}/1.jsonl failed: OSError: [Errno 28]" in caplog.records[0].getMessage()
+    assert (
+        f"dump of step 1 to {directory}/1.jsonl failed: OSError: [Errno 28]" in caplog.records[0].getMessage()
+    )
     assert caplog.records[0].exc_info[1] is disk.errors[1]
     dumper.drain()
     assert caplog.messages[2] == "2 dumps failed since the last drain (steps 1, 3)"

@@ -78,7 +78,13 @@ def test_undrained_dumps_are_written(tmp_path):
 
 @pytest.mark.parametrize(
     ("end", "code"),
-    [("", 0), ("sys.exit(0)", 0), ("sys.exit(3)", 3), ("raise ValueError('boom')", 1), ("raise KeyboardInterrupt", None)],
+    [
+        ("", 0),
+        ("sys.exit(0)", 0),
+        ("sys.exit(3)", 3),
+        ("raise ValueError('boom')", 1),
+        ("raise KeyboardInterrupt", None),
+    ],
     ids=["end-of-script", "exit", "exit-code", "exception", "interrupt"],
 )
 def test_undrained_failure_is_told(tmp_path, end, code):

@@ -5,7 +5,8 @@ import json
 import math
 import subprocess
 import sys
-from collections import OrderedDict, UserDict, namedtuple
+from collections import OrderedDict, UserDict
+from typing import NamedTuple
 
 import pytest
 
@@ -78,7 +79,9 @@ class Number(enum.IntEnum):
     ONE = 1
 
 
-Point = namedtuple("Point", "x y")
+class Point(NamedTuple):
+    x: int
+    y: int
 
 
 @pytest.mark.parametrize(
@@ -124,7 +127,9 @@ def test_opposite_infinities_are_null():
     assert written([math.inf, -math.inf, 1.0]) == [None, None, 1.0]
 
 
-@pytest.mark.parametrize("char", [*"\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"], ids=lambda char: f"u{ord(char):04x}")
+@pytest.mark.parametrize(
+    "char", [*"\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"], ids=lambda char: f"u{ord(char):04x}"
+)
 def test_one_row_is_one_line(char):
     """A row is one line for a reader that splits wherever `str.splitlines` does, and the text is unchanged."""
     batch = take(n=2, inputs=[f"a{char}b", char], extras={f"k{char}": [{char: char}] * 2})
@@ -161,14 +166,16 @@ def test_keys_become_text(key, expected):
 
 
 @pytest.mark.parametrize(
-    "keys", [(1, "1"), (None, "null"), (True, "true"), ("\ud800", "\ud801")], ids=["int", "none", "true", "surrogate"]
+    "keys",
+    [(1, "1"), (None, "null"), (True, "true"), ("\ud800", "\ud801")],
+    ids=["int", "none", "true", "surrogate"],
 )
 def test_keys_never_merge(keys):
     """Two keys that are one as text are an error at the call, in a dict and among the columns."""
     with pytest.raises(ValueError, match=r"column 'x', row 0: two keys of a dict are the same as text"):
         take(extras={"x": [dict.fromkeys(keys, 0)]})
     with pytest.raises(ValueError, match="has the name of another column"):
-        take(extras=dict.fromkeys(keys, [0]))
+        take(extras={key: [0] for key in keys})
 
 
 @pytest.mark.parametrize("name", ["input", "output", "gts", "score", "step"])
@@ -190,7 +197,9 @@ def test_ragged_extra():
         take(n=2, extras={"acc": [1, 2, 3]})
 
 
-@pytest.mark.parametrize("values", ["abc", b"abc", {"a": 1}, None, 3, 1.5, {1, 2}, iter([1])], ids=lambda v: type(v).__name__)
+@pytest.mark.parametrize(
+    "values", ["abc", b"abc", {"a": 1}, None, 3, 1.5, {1, 2}, iter([1])], ids=lambda v: type(v).__name__
+)
 def test_no_column(values):
     """What is no column of values is an error at the call that names column and type."""
     with pytest.raises(TypeError, match=f"column 'x': a {type(values).__name__} is no column"):
@@ -321,7 +330,9 @@ def test_no_import():
         pytest.param(lambda np: np.asfortranarray([[1, 2], [3, 4]]), [[1, 2], [3, 4]], id="fortran"),
         pytest.param(lambda np: np.array([1.5, np.inf]), [1.5, None], id="inf-inside"),
         pytest.param(lambda np: np.array([1, 256], dtype=">i4"), [1, 256], id="big-endian"),
-        pytest.param(lambda np: np.array([{"a": np.int8(1)}, [2]], dtype=object), [{"a": 1}, [2]], id="object"),
+        pytest.param(
+            lambda np: np.array([{"a": np.int8(1)}, [2]], dtype=object), [{"a": 1}, [2]], id="object"
+        ),
         pytest.param(lambda np: np.ma.masked_array([1, 2], mask=[0, 1]), [1, None], id="masked"),
         pytest.param(lambda np: {np.int64(7): np.bool_(False)}, {"7": False}, id="key"),
     ],
@@ -349,7 +360,9 @@ def test_numpy_without_json_type(dtype):
 def test_numpy_columns():
     """An array is a column with a value for each of its first dimension; a 0-d array is none."""
     np = pytest.importorskip("numpy")
-    batch = take(n=2, scores=np.array([1.5, np.nan], dtype=np.float32), extras={"x": np.arange(4).reshape(2, 2)})
+    batch = take(
+        n=2, scores=np.array([1.5, np.nan], dtype=np.float32), extras={"x": np.arange(4).reshape(2, 2)}
+    )
     assert [(row["score"], row["x"]) for row in rows(batch)] == [(1.5, [0, 1]), (None, [2, 3])]
     with pytest.raises(TypeError, match="column 'x': a ndarray is no column"):
         take(extras={"x": np.array(1)})

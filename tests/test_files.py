@@ -220,8 +220,8 @@ def test_undeleted_file_goes_later(path, calls):
         publisher.publish(path, BLOCKS)
     (left,) = os.listdir(os.path.dirname(path))
     assert not fnmatch.fnmatch(left, "*.jsonl")
-    publisher.tidy()
-    assert os.listdir(os.path.dirname(path)) == []
+    publisher.publish(path, BLOCKS)
+    assert os.listdir(os.path.dirname(path)) == ["3.jsonl"]
 
 
 def test_failed_directory_sync(path, calls):
@@ -265,8 +265,16 @@ def test_taken_name(path):
     publisher.publish(path, [b"first\n"])  # the directory is swept only once
     with open(os.path.join(os.path.dirname(path), taken), "xb"):
         pass
-    publisher.publish(path.replace("3.jsonl", "3.jsonl"), BLOCKS)
+    publisher.publish(path, BLOCKS)
     assert sorted(os.listdir(os.path.dirname(path))) == [taken, "3.jsonl"]
+
+
+def test_all_names_taken(path, calls):
+    """When every temporary name is taken the dump fails, and does not try for ever."""
+    calls.fail("open", None, errno.EEXIST)
+    with pytest.raises(FileExistsError, match="leftover temporary files"):
+        Publisher().publish(path, BLOCKS)
+    assert files._OPENED == set()
 
 
 def dead_pid():

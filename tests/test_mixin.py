@@ -96,7 +96,12 @@ def test_without_extras_and_ground_truths(tmp_path):
     trainer = bare()
     trainer._dump_generations(["i"], ["o"], None, [1.0], None, tmp_path)
     trainer._shutdown_dump_executor()
-    assert json.loads((tmp_path / "1.jsonl").read_text()) == {"input": "i", "output": "o", "score": 1.0, "step": 1}
+    assert json.loads((tmp_path / "1.jsonl").read_text()) == {
+        "input": "i",
+        "output": "o",
+        "score": 1.0,
+        "step": 1,
+    }
 
 
 def test_shutdown_without_dumps():

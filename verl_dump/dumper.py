@@ -143,7 +143,8 @@ class GenerationDumper:
         except DumpError as error:
             if self._on_error == "raise":
                 raise
-            self._warn(error)
+            with self._changed:
+                self._failures.append(self._logged(error))
             return
         if failures:
             raise joined(failures, f"; the dump of step {step} handed over by this call was accepted")
@@ -205,7 +206,6 @@ class GenerationDumper:
     def after_fork(self) -> None:
         """Leave to the parent what it has accepted; called in the child."""
         self._reset()
-        self._publisher.forget()
 
     def _drain(self, timeout: float | None) -> tuple[list[_Job], list[DumpError]]:
         """Wait, end the worker when nothing is left, and return what is not written and what failed."""
@@ -231,9 +231,11 @@ class GenerationDumper:
     def _accept(self, step: int, path: str, batch: Snapshot) -> None:
         while not self._has_room(batch.size):
             if self._on_full == "error":
-                raise refused(step, path, f"{count(self._jobs())} wait already; drain, or raise max_pending")
+                raise refused(
+                    step, path, f"the queue is full ({count(self._jobs())}); drain, or raise the bound"
+                )
             self._changed.wait(_LOOK_SECONDS)
-            self._revive()
+            self._look()
         self._ensure_worker(step, path)
         if not self._undrained:
             self._undrained, self._written = True, 0
@@ -265,19 +267,28 @@ class GenerationDumper:
             if wait <= 0:
                 break
             self._changed.wait(wait)
-            self._revive()
+            self._look()
         return late
 
-    def _revive(self) -> None:
-        """Start a worker for what waits when the last one has died; without one, what waits has failed."""
-        if not self._queue:
-            return
+    def _look(self) -> None:
+        """See to it that nobody waits for a worker that ended without a word."""
+        if self._thread is not None and not self._thread.is_alive():
+            self._bury(RuntimeError("the writer thread died"))
+
+    def _bury(self, error: BaseException) -> bool:
+        """Start another worker for what waits; return whether the dead one's job was in hand, and reported."""
+        lost, self._active, self._thread = self._active, None, None
+        if lost is not None:
+            self._failures.append(self._logged(failed(lost.step, lost.path, error)))
         try:
-            self._ensure_worker(self._queue[0].step, self._queue[0].path)
-        except DumpError as error:
+            if self._queue:
+                self._ensure_worker(self._queue[0].step, self._queue[0].path)
+        except DumpError as refusal:
             while self._queue:
                 job = self._queue.popleft()
-                self._failures.append(failed(job.step, job.path, error.__cause__ or error))
+                self._failures.append(self._logged(failed(job.step, job.path, refusal.__cause__ or refusal)))
+        self._changed.notify_all()
+        return lost is not None
 
     def _take_failures(self) -> list[DumpError]:
         failures, self._failures = self._failures, []
@@ -291,10 +302,14 @@ class GenerationDumper:
             while job := self._next_job():
                 self._finish(self._write(job))
                 del job  # nothing of a written batch is kept while the next one is awaited
-            self._end(None)
         except BaseException as error:
-            if not self._end(error):
+            with self._changed:
+                reported = self._thread is threading.current_thread() and self._bury(error)
+            if not reported:
                 raise
+        finally:
+            with contextlib.suppress(Exception):
+                self._publisher.tidy()
 
     def _next_job(self) -> _Job | None:
         with self._changed:
@@ -317,37 +332,23 @@ class GenerationDumper:
         if failure is not None and failure.__cause__ is not None:
             # The traceback stays; without this its frames would keep the batch in memory.
             traceback.clear_frames(failure.__cause__.__traceback__)
-        if failure is not None and self._on_error == "warn":
-            self._warn(failure)
+        if failure is not None:
+            self._logged(failure)
         with self._changed:
             if failure is None:
                 self._written += 1
-            elif self._on_error == "raise":
+            else:
                 self._failures.append(failure)
             self._active = None
             self._changed.notify_all()
 
-    def _warn(self, failure: DumpError) -> None:
-        """Log a failure at once and count it for the summary, without what it holds in memory."""
-        with contextlib.suppress(Exception):  # a broken log handler must not stop the dumps
-            _LOG.error("%s", failure, exc_info=failure.__cause__, extra={"step": failure.step})
-        failure.__cause__ = failure.__context__ = failure.__traceback__ = None
-        with self._changed:
-            self._failures.append(failure)
-
-    def _end(self, error: BaseException | None) -> bool:
-        """Note that the worker has ended; return whether what it died of was reported with the job in hand."""
-        with contextlib.suppress(Exception):
-            self._publisher.tidy()
-        with self._changed:
-            lost = None
-            if self._thread is threading.current_thread():
-                self._thread, lost, self._active = None, self._active, None
-                if lost is not None and error is not None:
-                    self._failures.append(failed(lost.step, lost.path, error))
-                self._revive()
-            self._changed.notify_all()
-        return lost is not None
+    def _logged(self, failure: DumpError) -> DumpError:
+        """In warn mode log a failure at once, and keep for the summary nothing that holds memory."""
+        if self._on_error == "warn":
+            with contextlib.suppress(Exception):  # a broken log handler must not stop the dumps
+                _LOG.error("%s", failure, exc_info=failure.__cause__, extra={"step": failure.step})
+            failure.__cause__ = failure.__context__ = failure.__traceback__ = None
+        return failure
 
 
 def _check(name: str, value: str, known: Sequence[str]) -> None:

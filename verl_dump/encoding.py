@@ -19,7 +19,7 @@ _BLOCK_BYTES = 1 << 20
 _MAX_INT_BITS = 14_000
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # What `str.splitlines` splits at and JSON lets stand; the control characters are escaped by JSON itself.
-_LINE_BREAKS = {ord(char): f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"}
+_LINE_BREAKS = {char: f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"}
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False)
 
 
@@ -101,9 +101,13 @@ def encode(batch: Snapshot) -> Iterator[bytes]:
 def _line(row: dict[str, Any]) -> bytes:
     """Return one row as one line of RFC 8259 JSON, whatever rule a reader splits lines by."""
     text = _ENCODER.encode(row)
-    if text.isascii():
-        return text.encode("ascii") + b"\n"
-    return _whole(text.translate(_LINE_BREAKS)).encode("utf-8") + b"\n"
+    if not text.isascii():
+        for char, escape in _LINE_BREAKS.items():
+            text = text.replace(char, escape)
+    try:
+        return text.encode("utf-8") + b"\n"
+    except UnicodeEncodeError:
+        return _whole(text).encode("utf-8") + b"\n"
 
 
 def _whole(text: str) -> str:

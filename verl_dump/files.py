@@ -102,10 +102,6 @@ class Publisher:
                     os.unlink(temporary)
                 self._undeleted.discard(temporary)
 
-    def forget(self) -> None:
-        """Leave temporary files to the process that this one was forked from."""
-        self._undeleted.clear()
-
     def _prepare(self, directory: str) -> None:
         self.tidy()
         ancestors = _ancestors(directory)
@@ -134,18 +130,19 @@ def _create(path: str) -> tuple[str, int]:
     """Open a new hidden file beside `path` whose name no reader of `*.jsonl` finds."""
     directory, name = os.path.split(path)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-    for attempt in itertools.count():
+    for _ in range(100):
         temporary = os.path.join(directory, f".{name}.{_HOST}-{os.getpid()}-{next(_NUMBERS)}.tmp")
         _OPENED.add(temporary)
         try:
             # Unbuffered: a process forked in mid-write holds no buffer that it could flush a second time.
             return temporary, os.open(temporary, flags, 0o666)
-        except BaseException as error:
+        except FileExistsError:
+            # A leftover that could not be cleared has the name.
             _OPENED.discard(temporary)
-            # A leftover that could not be cleared may have the name.
-            if not isinstance(error, FileExistsError) or attempt >= 100:
-                raise
-    raise AssertionError("unreachable")
+        except BaseException:
+            _OPENED.discard(temporary)
+            raise
+    raise FileExistsError(errno.EEXIST, "leftover temporary files have all names", directory)
 
 
 def _fill(descriptor: int, blocks: Iterable[bytes], *, fsync: bool) -> int:

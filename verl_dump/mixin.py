@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class DumpMixin:
     """Gives a trainer verl's dump methods; the dumper creates itself, whether or not `__init__` ran.
 
-    The class attributes below are the arguments of `GenerationDumper`, read when the dumper is created: at
-    the first dump, or at `_init_dump_executor`. An attribute set on the instance before that counts as well.
+    The class attributes below are the arguments of `GenerationDumper`, read when the dumper is created, which
+    is at the first dump or session. An attribute set on the instance before that counts as well.
     """
 
     dump_capabilities: ClassVar[frozenset[str]] = frozenset({"durable", "deadline", "warn"})
@@ -54,8 +54,11 @@ class DumpMixin:
         return dumper
 
     def _init_dump_executor(self) -> None:
-        """Create the dumper; one that exists goes on, with all that it has accepted and has still to raise."""
-        _ = self._dump_executor
+        """Do nothing: the first dump makes the dumper, and a later `fit()` goes on with it.
+
+        A dumper is ready for the next `fit()` whenever it was drained, and one that was not drained still has
+        dumps to write and failures to raise, which a new one in its place would lose.
+        """
 
     def _dump_generations(
         self,

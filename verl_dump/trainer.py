@@ -75,7 +75,6 @@ class _Hooks(DumpMixin):
         self.train_dataloader = train_dataloader
         self.val_dataloader = val_dataloader
         self.global_steps = 0
-        self._init_dump_executor()
 
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> Any:  # noqa: ARG002
         """Train on `train_item`, the item of the data loader that is due, and return its `Batch`."""

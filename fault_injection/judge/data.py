@@ -154,7 +154,9 @@ def _amount(content: bytes) -> str:
 
 def _expected(facts: Facts, name: str) -> str:
     sizes = [len(d.rows) for d in facts.dumps if d.name == name]
-    return f"{' or '.join(map(str, dict.fromkeys(sizes)))} rows" if sizes else "its content"
+    if not sizes:
+        return "its content"
+    return f"{' or '.join(map(str, dict.fromkeys(sizes)))} row{'s' * (sizes[-1] != 1)}"
 
 
 def _difference(facts: Facts, dump: Dump) -> str:

@@ -16,16 +16,14 @@ ESSENTIAL = frozenset({"write", "flush", "fsync", "close", "rename"})
 
 def raised(facts: Facts) -> Iterator[str]:
     """E1: a failed dump is raised (several failed dumps are E3's, dead workers E8's)."""
-    if facts.deadly or facts.shaped or len(facts.lost) > 1:
-        return
-    yield from _untold(facts)
+    if not facts.deadly and not facts.shaped and len(_failed(facts)) == 1:
+        yield from _untold(facts)
 
 
 def all_raised(facts: Facts) -> Iterator[str]:
     """E3: of several failed dumps, each is raised."""
-    if facts.deadly or facts.shaped or len(facts.lost) < 2:
-        return
-    yield from _untold(facts)
+    if not facts.deadly and not facts.shaped and len(_failed(facts)) > 1:
+        yield from _untold(facts)
 
 
 def raised_once(facts: Facts) -> Iterator[str]:
@@ -39,7 +37,8 @@ def raised_once(facts: Facts) -> Iterator[str]:
             for key in keys:
                 first = told.setdefault(key, each)
                 if first.position != each.position:
-                    yield f"{_short(link)} was raised by {first} and again by {each}"
+                    again = f"the next {each}" if str(first) == str(each) else str(each)
+                    yield f"{_short(link)} was raised by {first} and again by {again}"
                     return
 
 
@@ -72,6 +71,9 @@ def own_batch(facts: Facts) -> Iterator[str]:
         dump = facts.dumps[each.dump]
         if dump not in facts.lost or facts.told_of(dump) or facts.refused(each):
             continue
+        # A batch that met a fault of its own is E1's and E3's.
+        if any(not own or dump.number in own for own in facts.owner_of_strike.values() if own != facts.about(each)):
+            continue
         if facts.about(each) - {dump.number}:
             yield f"the call of {dump} raised an earlier failure; its own batch is missing and nobody said so"
 
@@ -98,7 +100,8 @@ def ended(facts: Facts) -> Iterator[str]:
     """E7: after drain there is no worker and nothing pending; draining again does nothing; the next run starts clean."""
     for threads in facts.history.of(Threads):
         if threads.alive:
-            yield f"after drain the thread {threads.alive[0]} lives on"
+            name = re.sub(r"[-_\d]+$", "", threads.alive[0])
+            yield f"after drain the writer's thread ({name}) lives on"
             break
     for each in facts.raised:
         if each.call == "drain" and _previous_call(facts, each.position) == "drain":
@@ -171,22 +174,32 @@ def _untold(facts: Facts) -> Iterator[str]:
         return
 
 
+def _failed(facts: Facts) -> set[int]:
+    """The dumps that failed: not on disk, or an essential operation of theirs failed for good."""
+    return {dump.number for dump in facts.lost} | {number for _, number in _struck(facts)}
+
+
 def _swallowed(facts: Facts) -> Iterator[Dump]:
-    """The dumps of which an essential operation failed, was not tried again, and which nobody was told of."""
+    """The dumps of which an essential operation failed for good, and which nobody was told of."""
+    for strike, number in _struck(facts):
+        dump = facts.dumps[number]
+        shown = any(link.strike == strike.number for r in facts.raised for link in r.failure.links)
+        if not shown and not facts.told_of(dump):
+            yield dump
+
+
+def _struck(facts: Facts) -> Iterator[tuple[Operated, int]]:
+    """Every strike at an essential operation that was not tried again with success, with each dump it belongs to."""
     operated = [(i, e) for i, e in enumerate(facts.history.events) if isinstance(e, Operated)]
     for position, strike in facts.strikes:
         kind, path = strike.op.kind, strike.op.path
-        if kind not in ESSENTIAL or strike.op.size == 0 and kind == "write":
+        # Python's files take up an interrupted write again by themselves (PEP 475).
+        if kind not in ESSENTIAL or (strike.fault == "EINTR" and kind in {"write", "flush"}):
             continue
         written = any(e.op.kind == "write" and e.op.path == path for i, e in operated if i <= position)
         again = any(e.op.kind == kind and e.op.path == path and not e.errno for i, e in operated if i > position)
-        if not written or again:
-            continue
-        for number in facts.owner_of_strike[strike.number]:
-            dump = facts.dumps[number]
-            shown = any(link.strike == strike.number for r in facts.raised for link in r.failure.links)
-            if not shown and not facts.told_of(dump):
-                yield dump
+        if written and not again:
+            yield from ((strike, number) for number in sorted(facts.owner_of_strike[strike.number]))
 
 
 def _original(facts: Facts, number: int, operated: Operated) -> str | None:

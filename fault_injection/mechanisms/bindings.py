@@ -57,8 +57,13 @@ class Bindings:
 
     def refresh(self) -> list[Binding]:
         """Look through the modules that were imported since, and return all bindings."""
-        for module in list(sys.modules.values()):
-            if id(module) not in self._known and isinstance(module, ModuleType):
+        fresh = [
+            m for m in list(sys.modules.values()) if id(m) not in self._known and isinstance(m, ModuleType)
+        ]
+        if fresh:
+            self._found = [binding for binding in self._found if binding.owner() is not None]
+        for module in fresh:
+            if id(module) not in self._known:
                 self._known.add(id(module))
                 # A module made for one trial goes away, and its id may come back as another one.
                 weakref.finalize(module, self._known.discard, id(module)).atexit = False

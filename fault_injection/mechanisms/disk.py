@@ -74,9 +74,10 @@ class DiskInjector(Injector):
         self.layer = Layer(root, self)
 
     def unseen(self) -> tuple[str, ...]:
-        """The files below the root that were made or changed past the layer (by C code, a child process, `mmap`).
+        """The files below the root that were made, moved or grown past the layer, by C code or a child process.
 
-        A run that leaves any has had operations that no fault could strike, and proves nothing about them.
+        A run that leaves any has had operations that no fault could strike, and proves nothing about them. Bytes changed in
+        place, at an unchanged size (through `mmap`), cannot be told.
         """
         return self.layer.ledger.unseen()
 

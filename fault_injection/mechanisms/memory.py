@@ -145,7 +145,7 @@ class Memory:
             injector = MemoryInjector(plan, observe)
             user, group = helpers.get_uid(), helpers.get_gid()
             try:
-                self._patcher.resume()
+                self._patcher.start_patching()
                 _prepare(self._patcher.fs, injector)
                 helpers.set_uid(_USER)
                 helpers.set_gid(_USER)
@@ -154,7 +154,7 @@ class Memory:
                 helpers.set_uid(user)
                 helpers.set_gid(group)
                 self._patcher.fs.__dict__.pop("raise_os_error", None)
-                self._patcher.pause()
+                self._patcher.stop_patching()
         finally:
             lock.release()
 
@@ -168,7 +168,8 @@ class Memory:
         own: list[Any] = [name for name in sys.modules if name == _OWN or name.startswith(f"{_OWN}.")]
         self._patcher = Patcher(additional_skip_names=own, patch_default_args=True, use_dynamic_patch=False)
         self._patcher.setUp()
-        self._patcher.pause()
+        # Not `pause`: pyfakefs's own pytest plugin resumes whatever is paused after each test.
+        self._patcher.stop_patching()
         self._known = {id(module) for module in sys.modules.values()}
 
     def _tear_down(self) -> None:

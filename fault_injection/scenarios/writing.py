@@ -6,6 +6,7 @@ from fault_injection.batches import make_batch
 from fault_injection.fault import Fault
 from fault_injection.plan import Plan
 from fault_injection.scenario import Family, Menu, Scenario, at_every, every_errno
+from fault_injection.targets.base import Batch
 from fault_injection.trial import Trial
 
 FIRST = 7_000_001
@@ -21,8 +22,7 @@ def three_dumps(trial: Trial, seed: int) -> None:
     """Three dumps, each at rest before the next; drain, drain again; then a clean run."""
     trial.open()
     for number in range(3):
-        trial.dump(make_batch(seed, number, FIRST + number, wide=WIDE * (number == 1)))
-        trial.settle()
+        _dump_and_settle(trial, make_batch(seed, number, FIRST + number, wide=WIDE * (number == 1)))
     _drain_and_go_on(trial, seed)
 
 
@@ -35,12 +35,20 @@ def three_waiting(trial: Trial, seed: int) -> None:
     _drain_and_go_on(trial, seed)
 
 
+def _dump_and_settle(trial: Trial, batch: Batch) -> None:
+    """Dump with the disk held until the call has returned, then let the writer come to rest: one interleaving, always."""
+    with trial.held():
+        trial.dump(batch)
+    trial.settle()
+
+
 def _drain_and_go_on(trial: Trial, seed: int) -> None:
     trial.drain()
     trial.drain(threads=False)
     trial.mark("next run")
     trial.open()
-    trial.dump(make_batch(seed, 3, FIRST + 3))
+    with trial.held():
+        trial.dump(make_batch(seed, 3, FIRST + 3))
     trial.drain()
 
 
@@ -59,8 +67,7 @@ def over_older(trial: Trial, seed: int) -> None:
     """A restarted run dumps steps whose files an earlier run left complete."""
     trial.open()
     for number in range(2):
-        trial.dump(make_batch(seed, number, FIRST + number))
-        trial.settle()
+        _dump_and_settle(trial, make_batch(seed, number, FIRST + number))
     trial.drain()
 
 
@@ -80,8 +87,7 @@ def same_step(trial: Trial, seed: int) -> None:
     """Two dumps of one step into one directory, in one run, one after the other."""
     trial.open()
     for number in range(2):
-        trial.dump(make_batch(seed, number, FIRST))
-        trial.settle()
+        _dump_and_settle(trial, make_batch(seed, number, FIRST))
     trial.drain()
 
 
@@ -136,8 +142,7 @@ def warned(trial: Trial, seed: int) -> None:
     """Three dumps and a drain in warn mode."""
     trial.open()
     for number in range(3):
-        trial.dump(make_batch(seed, number, FIRST + number, wide=WIDE * (number == 1)))
-        trial.settle()
+        _dump_and_settle(trial, make_batch(seed, number, FIRST + number, wide=WIDE * (number == 1)))
     trial.mark("draining")
     trial.drain()
 

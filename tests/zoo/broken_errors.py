@@ -147,9 +147,9 @@ class RaisesBeforeQueueing(ThreadQueueWriter):
     broken_law = "E5"
     because = "an earlier failure is raised before the call's own batch is queued, and nothing says so"
 
-    def _accept(self, job):
+    def _hand_over(self, job):
         self._raise(self._take_failures())
-        super()._accept(job)
+        self._accept(job)
 
 
 class LeaksWorker(ExecutorWriter):

@@ -36,6 +36,9 @@ class ThreadQueueWriter:
         self._init_dump_executor()
         columns = {"input": inputs, "output": outputs, "gts": gts, "score": scores}
         job = self._job(self.global_steps, columns, reward_extra_infos_dict, dump_path)
+        self._hand_over(job)
+
+    def _hand_over(self, job):
         self._accept(job)
         self._raise(self._take_failures())
 
