@@ -8,7 +8,18 @@ from typing import Any
 
 from fault_injection.targets.base import Batch
 
-WORDS = ("sum", "π ≈ 3.14", "答案", "naïve", "line\nbreak", 'quote "x"', "tab\tstop", "emoji 🙂", "\\boxed{42}", "")
+WORDS = (
+    "sum",
+    "π ≈ 3.14",
+    "答案",
+    "naïve",
+    "line\nbreak",
+    'quote "x"',
+    "tab\tstop",
+    "emoji 🙂",
+    "\\boxed{42}",
+    "",
+)
 
 
 def make_batch(seed: int, number: int, step: int, *, rows: int | None = None, wide: int = 0) -> Batch:
@@ -58,7 +69,9 @@ def expected_rows(batch: Batch, *, gts: bool = True) -> tuple[str, ...]:
         columns["gts"] = batch.gts
     columns["step"] = [batch.step] * len(batch.inputs)
     columns.update(batch.extras)
-    return tuple(canonical({name: column[i] for name, column in columns.items()}) for i in range(len(batch.inputs)))
+    return tuple(
+        canonical({name: column[i] for name, column in columns.items()}) for i in range(len(batch.inputs))
+    )
 
 
 def canonical(row: Any) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from fault_injection import engine
 from fault_injection.engine import Crew, UnitResult
-from fault_injection.laws import GROUPS, LAWS
+from fault_injection.laws import LAWS, UnknownLawError, choose_laws
 from fault_injection.plan import Plan, PlanError
 from fault_injection.report import Report, as_story, as_text, header, write_json
 from fault_injection.scenario import Scenario
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         return _check(options)
-    except (TargetError, PlanError) as error:
+    except (TargetError, PlanError, UnknownLawError) as error:
         print(f"verl-dump: {error}", file=sys.stderr)
         return UNUSABLE
     except KeyboardInterrupt:
@@ -75,15 +75,22 @@ def _parser() -> argparse.ArgumentParser:
         help="only this law (E2) or group (E); may be repeated or joined by commas",
     )
     check.add_argument("--seed", type=int, default=0, metavar="N", help="chooses the batches (default 0)")
-    check.add_argument("--scenario", metavar="NAME", help="only this scenario; with --plan one trial, told in full")
+    check.add_argument(
+        "--scenario", metavar="NAME", help="only this scenario; with --plan one trial, told in full"
+    )
     check.add_argument("--plan", metavar="PLAN", help="only this plan, such as 'write#1:ENOSPC'")
-    check.add_argument("--json", metavar="FILE", help="write the report as JSON as well; - for standard output")
+    check.add_argument(
+        "--quick", action="store_true", help="sweep four errnos instead of all; still every law"
+    )
+    check.add_argument(
+        "--json", metavar="FILE", help="write the report as JSON as well; - for standard output"
+    )
     check.add_argument("-q", "--quiet", action="store_true", help="show violated laws and the summary only")
     return parser
 
 
 def _check(options: argparse.Namespace) -> int:
-    laws = _laws(options.law)
+    laws = choose_laws(options.law)
     if options.json and options.json != "-":
         _see_writable(options.json)
     specs = _specs(options)
@@ -108,7 +115,14 @@ def _run(spec: Spec, options: argparse.Namespace, laws: frozenset[str] | None) -
     begin = time.monotonic()
     progress = _Progress(begin)
     verdicts, trials = engine.check(
-        spec, subject, seed=options.seed, laws=laws, scenario=options.scenario, tell=progress.tell, plan=progress.plan
+        spec,
+        subject,
+        seed=options.seed,
+        laws=laws,
+        scenario=options.scenario,
+        quick=options.quick,
+        tell=progress.tell,
+        plan=progress.plan,
     )
     progress.clear()
     report = Report(spec, subject.label, options.seed, verdicts, trials, time.monotonic() - begin)
@@ -123,13 +137,17 @@ def _replay(spec: Spec, options: argparse.Namespace, laws: frozenset[str] | None
     subject = load_subject(spec)
     claimed = engine.claimed_laws(subject)
     if missing := scenario.needs - subject.features:
-        raise TargetError(f"scenario {name} needs a target that is {', '.join(sorted(missing))}; {subject.label} is not")
+        raise TargetError(
+            f"scenario {name} needs a target that is {', '.join(sorted(missing))}; {subject.label} is not"
+        )
     judged_by = claimed & (laws or frozenset(LAWS))
     begin = time.monotonic()
     result, history = Crew(spec, options.seed).replay(name, str(plan), judged_by & (scenario.laws | {"E8"}))
     print(as_story(history))
     if result is None:
-        raise PlanError(f"plan {plan} struck nothing in scenario {name}: {subject.label} has no such operation there")
+        raise PlanError(
+            f"plan {plan} struck nothing in scenario {name}: {subject.label} has no such operation there"
+        )
     for violation in result.violations:
         print(f"{violation.law} VIOLATED: {violation.message}")
     held = [law for law in result.laws if law not in {v.law for v in result.violations}]
@@ -152,26 +170,13 @@ def _specs(options: argparse.Namespace) -> list[Spec]:
     found = find_classes(options.source)
     names = [each.name for each in found]
     return [
-        Spec(options.source, source=True, class_name=each.name if names.count(each.name) == 1 else f"{each.module}:{each.name}")
+        Spec(
+            options.source,
+            source=True,
+            class_name=each.name if names.count(each.name) == 1 else f"{each.module}:{each.name}",
+        )
         for each in found
     ]
-
-
-def _laws(asked: list[str]) -> frozenset[str] | None:
-    words = [word.strip() for each in asked for word in each.split(",")]
-    if not words:
-        return None
-    chosen: set[str] = set()
-    for word in words:
-        name = word.upper()
-        of_group = {law for law in LAWS if name in GROUPS and law.rstrip("0123456789") == name}
-        if name in LAWS:
-            chosen.add(name)
-        elif of_group:
-            chosen |= of_group
-        else:
-            raise TargetError(f"unknown law {word!r}; the laws are {', '.join(LAWS)}, the groups {', '.join(GROUPS)}")
-    return frozenset(chosen)
 
 
 def _known_scenario(name: str) -> Scenario:
@@ -215,9 +220,16 @@ class _Progress:
             return
         self._shown = now
         percent = 100 * self._done // max(self._units, 1)
-        broken = f", violated: {', '.join(law for law in LAWS if law in self._broken)}" if self._broken else ""
+        broken = (
+            f", violated: {', '.join(law for law in LAWS if law in self._broken)}" if self._broken else ""
+        )
         text = f"{percent:>3} %  {self._trials:,} trials in {now - self._begin:.0f} s{broken}"
-        print(f"\r\x1b[K{text}" if self._terminal else text, end="" if self._terminal else "\n", file=sys.stderr, flush=True)
+        print(
+            f"\r\x1b[K{text}" if self._terminal else text,
+            end="" if self._terminal else "\n",
+            file=sys.stderr,
+            flush=True,
+        )
 
     def clear(self) -> None:
         """Take the line away."""

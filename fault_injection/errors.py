@@ -9,7 +9,18 @@ from collections.abc import Iterator
 
 from fault_injection.history import Failure, Link
 
-ATTRIBUTES = ("step", "steps", "global_step", "global_steps", "path", "filename", "filename2", "accepted", "pending", "errno")
+ATTRIBUTES = (
+    "step",
+    "steps",
+    "global_step",
+    "global_steps",
+    "path",
+    "filename",
+    "filename2",
+    "accepted",
+    "pending",
+    "errno",
+)
 
 
 class Registry:

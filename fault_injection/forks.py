@@ -20,7 +20,9 @@ _LONGEST = 60.0
 """Seconds after which a process is killed even if it is busy; no trial takes a tenth of that."""
 
 
-def watch_process(pid: int, patience: float, reap: Callable[[], int | None], read: int = -1) -> tuple[int | None, bytes]:
+def watch_process(
+    pid: int, patience: float, reap: Callable[[], int | None], read: int = -1
+) -> tuple[int | None, bytes]:
     """Wait for a process while reading what it writes into a pipe.
 
     Args:

@@ -95,7 +95,7 @@ _LAWS = (
         "E6",
         "A training error stays the primary error; failures of the dump found on the way out are attached to it.",
         "A bare finally that drains replaces the out-of-memory error that ended the run by the disk's.",
-        "NeMo-RL and UniRL, by the anchors of the project",
+        "reported in NeMo-RL and UniRL",
         needs="fit",
     ),
     Law(
@@ -172,3 +172,29 @@ _LAWS = (
 
 LAWS: dict[str, Law] = {law.id: law for law in _LAWS}
 """Every law by its identifier, in the order of the report."""
+
+
+class UnknownLawError(ValueError):
+    """A name that is neither a law nor a group, with those that are."""
+
+
+def choose_laws(asked: list[str]) -> frozenset[str] | None:
+    """The laws that a user asked for.
+
+    Args:
+        asked: identifiers (`E2`) or groups (`E`), each alone or several joined by commas.
+
+    Returns:
+        The identifiers, or None where nothing was asked for.
+
+    Raises:
+        UnknownLawError: a name is unknown.
+    """
+    names = [word.strip().upper() for each in asked for word in each.split(",") if word.strip()]
+    chosen: set[str] = set()
+    for name in names:
+        of_name = {law for law in LAWS if name in (law, law.rstrip("0123456789"))}
+        if not of_name:
+            raise UnknownLawError(f"unknown law {name!r}; the laws are {', '.join(LAWS)}, the groups {', '.join(GROUPS)}")
+        chosen |= of_name
+    return frozenset(chosen) if names else None

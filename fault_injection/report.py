@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import shlex
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,10 +66,8 @@ def versions() -> dict[str, str]:
 
     found = {"python": platform.python_version(), "system": f"{platform.system()} {platform.release()}"}
     for name in ("verl-dump", "numpy", "pyfakefs"):
-        try:
+        with suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
     return found
 
 
@@ -108,10 +107,20 @@ def as_json(report: Report) -> dict[str, Any]:
 
 def _law_json(report: Report, verdict: Verdict) -> dict[str, Any]:
     violations = [
-        {"message": f.message, "scenario": f.scenario, "plan": f.plan, "replay": replay_command(report, verdict.law, f)}
+        {
+            "message": f.message,
+            "scenario": f.scenario,
+            "plan": f.plan,
+            "replay": replay_command(report, verdict.law, f),
+        }
         for f in verdict.violations
     ]
-    out: dict[str, Any] = {"id": verdict.law, "status": verdict.status, "trials": verdict.trials, "violations": violations}
+    out: dict[str, Any] = {
+        "id": verdict.law,
+        "status": verdict.status,
+        "trials": verdict.trials,
+        "violations": violations,
+    }
     if verdict.violated:
         out["violated"] = verdict.violated
     if verdict.reason:
@@ -129,7 +138,11 @@ def write_json(reports: list[Report], path: str) -> None:
     Raises:
         OSError: the file cannot be written.
     """
-    value = as_json(reports[0]) if len(reports) == 1 else {"format": FORMAT, "reports": [as_json(r) for r in reports]}
+    value = (
+        as_json(reports[0])
+        if len(reports) == 1
+        else {"format": FORMAT, "reports": [as_json(r) for r in reports]}
+    )
     text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
     if path == "-":
         print(text, end="")
@@ -156,7 +169,7 @@ def as_text(report: Report, *, quiet: bool = False) -> str:
         if quiet and verdict.status != "violated":
             continue
         lines += _law_text(report, verdict)
-    count = {status: 0 for status in ("holds", "violated", "not claimed", "skipped")}
+    count = dict.fromkeys(("holds", "violated", "not claimed", "skipped"), 0)
     for verdict in report.verdicts:
         count[verdict.status] += 1
     words = {"holds": "held", "violated": "violated", "not claimed": "not claimed", "skipped": "skipped"}
@@ -191,7 +204,7 @@ def as_story(history: History) -> str:
     return "\n".join(lines)
 
 
-def _line(event: Event) -> str:  # noqa: C901, PLR0912 - one short case for each kind of event
+def _line(event: Event) -> str:  # noqa: C901 - one short case for each kind of event
     if isinstance(event, HandedOver):
         return f"dump {event.dump + 1}: step {event.step}, {len(event.rows)} rows, to {event.directory}/"
     if isinstance(event, Ended):

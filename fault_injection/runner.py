@@ -64,7 +64,14 @@ def run_trial(
     if scenario.mechanism == "memory":
         from fault_injection.memory_trial import run_in_memory
 
-        return run_in_memory(order, subject, scenario, on_hang)
+        def finish(trial: Trial, fired: int) -> History:
+            return history_of(order, scenario, trial.events, fired)
+
+        def hung(trial: Trial, fired: int) -> None:
+            if on_hang is not None:
+                on_hang(history_of(order, scenario, trial.events, fired, complete=False))
+
+        return run_in_memory(subject, scenario, Plan.parse(order.plan), order.seed, finish, hung)
     root = tempfile.mkdtemp(prefix="trial-", dir=scratch)
     try:
         if scenario.place == "fork":

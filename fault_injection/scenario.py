@@ -13,7 +13,7 @@ from fault_injection.trial import Trial
 
 @dataclass(frozen=True)
 class Family:
-    """Plans that differ only in k: the fault at the k-th operation of a kind, for k = 1, 2, 3, …
+    """Plans that differ only in k, counted from 1: the fault at the k-th operation of a kind.
 
     Args:
         op: the kind of operation, or `bytes` for a disk that is full after k - 1 times `stride` bytes.
@@ -103,7 +103,9 @@ class Unit:
         return f"{self.scenario}-{self.family or self.plan}"
 
 
-def every_errno(ops: tuple[str, ...] | None = None, names: tuple[str, ...] = ERRNO_FAULTS) -> tuple[Family, ...]:
+def every_errno(
+    ops: tuple[str, ...] | None = None, names: tuple[str, ...] = ERRNO_FAULTS
+) -> tuple[Family, ...]:
     """Each errno at each operation, once and from then on.
 
     Args:
@@ -119,7 +121,9 @@ def every_errno(ops: tuple[str, ...] | None = None, names: tuple[str, ...] = ERR
     )
 
 
-def at_every(name: str, amount: float = 0, ops: tuple[str, ...] | None = None, *, both: bool = False) -> tuple[Family, ...]:
+def at_every(
+    name: str, amount: float = 0, ops: tuple[str, ...] | None = None, *, both: bool = False
+) -> tuple[Family, ...]:
     """One fault at each operation it applies to, once (and from then on, if `both`)."""
     return tuple(
         Family(op, Fault(name, amount), stays)

@@ -84,7 +84,9 @@ def load_subject(spec: Spec) -> Subject:
 
     found = load_object(spec.location)
     if not isinstance(found, type):
-        raise TargetError(f"{spec.location} is a {type(found).__name__}, not a class; name the writer's class")
+        raise TargetError(
+            f"{spec.location} is a {type(found).__name__}, not a class; name the writer's class"
+        )
     if issubclass(found, Target):
         return _of_adapter(found, spec.location)
     if base.has_surface(found):
@@ -96,7 +98,9 @@ def load_subject(spec: Spec) -> Subject:
 
 
 def _of_adapter(cls: type[Target], label: str) -> Subject:
-    return Subject(label, cls, cls.asynchronous, False, _claims(cls.capabilities, label), frozenset(cls.disclaims))
+    return Subject(
+        label, cls, cls.asynchronous, False, _claims(cls.capabilities, label), frozenset(cls.disclaims)
+    )
 
 
 def _of_surface(cls: type, label: str) -> Subject:
@@ -110,5 +114,7 @@ def _claims(claimed: frozenset[str], label: str) -> frozenset[str]:
     unknown = sorted(set(claimed) - base.CAPABILITIES.keys())
     if unknown:
         known = ", ".join(base.CAPABILITIES)
-        raise TargetError(f"{label} claims the unknown capability {unknown[0]!r}; the capabilities are {known}")
+        raise TargetError(
+            f"{label} claims the unknown capability {unknown[0]!r}; the capabilities are {known}"
+        )
     return frozenset(claimed)

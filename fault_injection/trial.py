@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from fault_injection.op import Op
     from fault_injection.targets.base import Batch, Target
 
+
 class Look(Protocol):
     """Reads what is on disk, independently of the target."""
 
@@ -62,6 +63,7 @@ class Trial:
         sink: gets every event as it happens, besides `events`.
         on_hang: called after a hang was written down; it must not return where the trial can go on.
         first: the number of the first dump.
+        folder: where dumps go that name no directory, relative to the root.
     """
 
     def __init__(
@@ -72,9 +74,11 @@ class Trial:
         sink: Callable[[Event], None] | None = None,
         on_hang: Callable[[], None] | None = None,
         first: int = 0,
+        folder: str = "dump",
     ) -> None:
         self.make = make
         self.root = root
+        self.folder = folder
         self.events: list[Event] = []
         self.target: Target = make()
         self.injector: Injector | None = None
@@ -83,7 +87,7 @@ class Trial:
         self._child_pipe = -1
         self._look = look
         self._sink = sink
-        self._on_hang = on_hang
+        self.on_hang = on_hang
         self._registry = Registry(self.root)
         self._hold = Gate()
         self._hold.open()
@@ -102,16 +106,17 @@ class Trial:
         """Start the writer."""
         return self._call("open", None, lambda: self.target.open())
 
-    def dump(self, batch: Batch, directory: str = "dump") -> Failure | None:
+    def dump(self, batch: Batch, directory: str | None = None) -> Failure | None:
         """Hand over a batch.
 
         Args:
             batch: what to hand over.
-            directory: relative to the root.
+            directory: relative to the root; by default the trial's folder.
 
         Returns:
             What the call raised, or None.
         """
+        directory = directory or self.folder
         path = os.path.join(self.root, directory)
         number = self._hand_over(batch, directory)
         return self._call("dump", number, lambda: self.target.dump(path, batch))
@@ -157,7 +162,9 @@ class Trial:
         Returns:
             What the call raised, or None.
         """
-        failure = self._call("drain" if timeout is None else "drain-deadline", None, lambda: self.target.drain(timeout))
+        failure = self._call(
+            "drain" if timeout is None else "drain-deadline", None, lambda: self.target.drain(timeout)
+        )
         if threads:
             self.note(Threads(self._left_behind()))
         return failure
@@ -226,7 +233,9 @@ class Trial:
         """
         quiet, last, nap = 0, -1, threading.Event()
         for _ in range(5000):
-            others = [t for t in threading.enumerate() if t is not self.caller and t is not self._watchdog.thread]
+            others = [
+                t for t in threading.enumerate() if t is not self.caller and t is not self._watchdog.thread
+            ]
             if not others:
                 return
             now = self._progress()
@@ -267,7 +276,10 @@ class Trial:
             partial = strike.room > 0
             self.note(
                 Operated(
-                    strike.number, op, "" if fault is None else str(fault), 0 if partial or not fault else fault.kind.errno,
+                    strike.number,
+                    op,
+                    "" if fault is None else str(fault),
+                    0 if partial or not fault else fault.kind.errno,
                     strike.room,
                 )
             )
@@ -336,8 +348,8 @@ class Trial:
 
     def _hangs(self) -> None:
         self.note(Hung(*self._now))
-        if self._on_hang is not None:
-            self._on_hang()
+        if self.on_hang is not None:
+            self.on_hang()
 
 
 @contextmanager

@@ -55,7 +55,11 @@ class Watchdog:
     """
 
     def __init__(
-        self, progress: Callable[[], int], held: Callable[[], bool], waits: Callable[[], None], hangs: Callable[[], None]
+        self,
+        progress: Callable[[], int],
+        held: Callable[[], bool],
+        waits: Callable[[], None],
+        hangs: Callable[[], None],
     ) -> None:
         self._progress, self._held, self._waits, self._hangs = progress, held, waits, hangs
         self._stop = threading.Event()

@@ -59,7 +59,9 @@ def _serve(job: Job, answers: BinaryIO) -> Reply:
             os._exit(0)
 
         def run(plan: str) -> History:
-            history = run_trial(Order(job.spec, job.unit.scenario, plan, job.seed), subject, job.scratch, hung)
+            history = run_trial(
+                Order(job.spec, job.unit.scenario, plan, job.seed), subject, job.scratch, hung
+            )
             if job.history:
                 histories.append(history)
             return history
@@ -82,7 +84,9 @@ def _subject(spec: Spec) -> Subject:
 def _kinds(job: Job, run: Callable[[str], History]) -> frozenset[str] | None:
     """The kinds of operations of the job's scenario, by one run without faults; None where the target hangs in it."""
     key = (job.spec, job.unit.scenario, job.seed)
-    if key not in _KINDS and SCENARIOS[job.unit.scenario].place == "here":
+    scenario = SCENARIOS[job.unit.scenario]
+    # A trial in memory shows refused operations only.
+    if key not in _KINDS and scenario.place == "here" and scenario.mechanism == "disk":
         _KINDS[key] = kinds_of(run("none"))
     return _KINDS.get(key)
 

@@ -65,7 +65,10 @@ def judge(history: History, laws: frozenset[str]) -> tuple[Violation, ...]:
     """
     facts = Facts(history)
     return tuple(
-        Violation(law, message) for law, rule in RULES.items() if law in laws for message in dict.fromkeys(rule(facts))
+        Violation(law, message)
+        for law, rule in RULES.items()
+        if law in laws
+        for message in dict.fromkeys(rule(facts))
     )
 
 

@@ -107,7 +107,9 @@ def as_handed_over(facts: Facts) -> Iterator[str]:
 def both_of_one_step(facts: Facts) -> Iterator[str]:
     """D6: of two dumps of one step in one run, none is missing unless its failure was raised."""
     for dump in facts.lost:
-        twins = [d for d in facts.dumps if d.name == dump.name and d.run == dump.run and d.number != dump.number]
+        twins = [
+            d for d in facts.dumps if d.name == dump.name and d.run == dump.run and d.number != dump.number
+        ]
         if twins and not facts.told_of(dump) and not _rows_anywhere(facts, dump) and not facts.strikes:
             yield f"{dump} was written twice in one run; the rows of dump {dump.number + 1} are lost and nobody was told"
     for name in {d.name for d in facts.dumps}:

@@ -72,7 +72,11 @@ def own_batch(facts: Facts) -> Iterator[str]:
         if dump not in facts.lost or facts.told_of(dump) or facts.refused(each):
             continue
         # A batch that met a fault of its own is E1's and E3's.
-        if any(not own or dump.number in own for own in facts.owner_of_strike.values() if own != facts.about(each)):
+        if any(
+            not own or dump.number in own
+            for own in facts.owner_of_strike.values()
+            if own != facts.about(each)
+        ):
             continue
         if facts.about(each) - {dump.number}:
             yield f"the call of {dump} raised an earlier failure; its own batch is missing and nobody said so"
@@ -107,7 +111,9 @@ def ended(facts: Facts) -> Iterator[str]:
         if each.call == "drain" and _previous_call(facts, each.position) == "drain":
             yield f"a second drain raised again: {each.failure}"
             break
-    clean = next((i for i, e in enumerate(facts.history.events) if isinstance(e, Mark) and e.name == "next run"), None)
+    clean = next(
+        (i for i, e in enumerate(facts.history.events) if isinstance(e, Mark) and e.name == "next run"), None
+    )
     if clean is None or facts.disturbed >= 0 or any(position > clean for position, _ in facts.strikes):
         return
     for each in facts.raised:
@@ -144,7 +150,9 @@ def warned(facts: Facts) -> Iterator[str]:
             return
     failed = [dump for dump in facts.dumps if any(mentions(text, dump.step) for text in logged)]
     if failed:
-        drains = [i for i, e in enumerate(facts.history.events) if isinstance(e, Mark) and e.name == "draining"]
+        drains = [
+            i for i, e in enumerate(facts.history.events) if isinstance(e, Mark) and e.name == "draining"
+        ]
         after = [e.text for e in facts.history.events[drains[0] :] if isinstance(e, Logged)] if drains else []
         if not any(re.search(rf"(?<!\d){len(failed)}(?!\d)", text) for text in after):
             yield f"drain gave no summary that counts the {len(failed)} failed dumps"
@@ -197,7 +205,9 @@ def _struck(facts: Facts) -> Iterator[tuple[Operated, int]]:
         if kind not in ESSENTIAL or (strike.fault == "EINTR" and kind in {"write", "flush"}):
             continue
         written = any(e.op.kind == "write" and e.op.path == path for i, e in operated if i <= position)
-        again = any(e.op.kind == kind and e.op.path == path and not e.errno for i, e in operated if i > position)
+        again = any(
+            e.op.kind == kind and e.op.path == path and not e.errno for i, e in operated if i > position
+        )
         if written and not again:
             yield from ((strike, number) for number in sorted(facts.owner_of_strike[strike.number]))
 
@@ -216,7 +226,9 @@ def _original(facts: Facts, number: int, operated: Operated) -> str | None:
             return f"the traceback of the write is gone from what {reports[0]} raised"
         return None
     kind = operated.fault if operated.fault in DEATHS else "OSError"
-    same = [link for link in links if kind in link.types and (not operated.errno or link.errno == operated.errno)]
+    same = [
+        link for link in links if kind in link.types and (not operated.errno or link.errno == operated.errno)
+    ]
     if not same:
         return f"{reports[0]} raised {reports[0].failure}; the original {operated.fault} cannot be reached from it"
     return f"the traceback of the write is gone from what {reports[0]} raised"

@@ -22,7 +22,9 @@ from fault_injection.history import (
 
 DEATHS = frozenset({"MemoryError", "SystemExit", "RuntimeError"})
 """Faults that end a worker, against faults of the disk."""
-_REFUSED = re.compile(r"\bnot (been )?(accepted|queued|written|dumped|taken)|\brejected|\brefused", re.IGNORECASE)
+_REFUSED = re.compile(
+    r"\bnot (been )?(accepted|queued|written|dumped|taken)|\brejected|\brefused", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,11 @@ class Facts:
     @cached_property
     def dumps(self) -> tuple[Dump, ...]:
         """The batches, in the order in which they were handed over."""
-        ends = {e.dump: (i, e.failure) for i, e in enumerate(self.history.events) if isinstance(e, Ended) and e.dump is not None}
+        ends = {
+            e.dump: (i, e.failure)
+            for i, e in enumerate(self.history.events)
+            if isinstance(e, Ended) and e.dump is not None
+        }
         found, run = [], 0
         for i, event in enumerate(self.history.events):
             if isinstance(event, Mark) and event.name == "new run":
@@ -152,14 +158,18 @@ class Facts:
     def superseded(self) -> frozenset[int]:
         """The dumps that a later run was allowed to replace."""
         return frozenset(
-            d.number for d in self.dumps if any(o.name == d.name and o.run > d.run and self.is_written(o) for o in self.dumps)
+            d.number
+            for d in self.dumps
+            if any(o.name == d.name and o.run > d.run and self.is_written(o) for o in self.dumps)
         )
 
     @cached_property
     def disturbed(self) -> int:
         """The position at which the dump directory was removed or replaced from outside; -1 if never."""
         positions = [
-            i for i, e in enumerate(self.history.events) if isinstance(e, Operated) and e.fault in {"vanish", "replace"}
+            i
+            for i, e in enumerate(self.history.events)
+            if isinstance(e, Operated) and e.fault in {"vanish", "replace"}
         ]
         return positions[-1] if positions else -1
 
@@ -205,7 +215,9 @@ class Facts:
         own = self.dumps[raised.dump] if raised.dump is not None else None
         if own is not None and own.number in told and told - {own.number}:
             # Naming its own step beside another's may only say what became of this batch.
-            steps = {value for link in raised.failure.links for name, value in link.attributes if name == "step"}
+            steps = {
+                value for link in raised.failure.links for name, value in link.attributes if name == "step"
+            }
             if str(own.step) not in steps and not self.refused(raised):
                 told.discard(own.number)
         return frozenset(found | told)
@@ -215,7 +227,9 @@ class Facts:
         top = raised.failure.links[0]
         if ("accepted", "False") in top.attributes:
             return True
-        return any(_REFUSED.search(line) for link in raised.failure.links for line in (link.text, *link.notes))
+        return any(
+            _REFUSED.search(line) for link in raised.failure.links for line in (link.text, *link.notes)
+        )
 
     def loose(self, raised: Raised) -> frozenset[int]:
         """The strikes that the failure shows and that belong to no dump by their paths (a directory, a thread)."""

@@ -79,7 +79,11 @@ def ordered(facts: Facts) -> Iterator[str]:
 def after_drain(facts: Facts) -> Iterator[str]:
     """Q5: the dump after the drain is on disk, or its call or the next drain raised."""
     for dump in facts.lost:
-        if not facts.told_of(dump) and dump.failure is None and not any(r.position > dump.end for r in facts.raised):
+        if (
+            not facts.told_of(dump)
+            and dump.failure is None
+            and not any(r.position > dump.end for r in facts.raised)
+        ):
             yield f"{dump}, handed over after a drain, was accepted and is not on disk"
             return
     for hung in facts.history.of(Hung):
@@ -115,5 +119,3 @@ def forked(facts: Facts) -> Iterator[str]:
         rows = facts.on_disk.get(name)
         if rows is not None and len(rows) > sum(len(d.rows) for d in facts.dumps if d.name == name):
             yield f"{name} holds its rows twice after the fork"
-
-

@@ -70,7 +70,7 @@ def _exits(trial: Trial, seed: int) -> None:
     """The child ends at once, as an interpreter does."""
 
 
-def _drains(trial: Trial, seed: int) -> None:
+def _drains(trial: Trial, _: int) -> None:
     """The child drains what it inherited, then ends."""
     trial.target.drain()
 

@@ -60,12 +60,12 @@ def _as_trained(batch: Batch) -> Any:
 
 def _record_dumps(trial: Trial, trainer: Any, batches: dict[int, Batch]) -> None:
     """Let every dump that `fit()` makes go through the trial, and what it raises go on to `fit()`."""
-    original = trainer._dump_generations  # noqa: SLF001 - verl's own name for its dump
+    original = trainer._dump_generations
 
     def dump(**columns: Any) -> None:
         trial.dump_within(batches[trainer.global_steps], lambda: original(**columns))
 
-    trainer._dump_generations = dump  # noqa: SLF001
+    trainer._dump_generations = dump
 
 
 SCENARIOS = (

@@ -54,7 +54,7 @@ def many_wait(trial: Trial, seed: int) -> None:
     trial.drain()
 
 
-def much_waits(trial: Trial, seed: int) -> None:
+def much_waits(trial: Trial, _: int) -> None:
     """Large dumps without end while the disk is held; afterwards every open fails, so that nothing large is written."""
     trial.open()
     waiting = 0
@@ -122,11 +122,21 @@ def from_threads(trial: Trial, seed: int) -> None:
 
 
 SCENARIOS = (
-    Scenario("stalled-at", frozenset({"Q1", "D1", "D2"}), stalled, Menu((), at_every("stuck")), needs=_ASYNCHRONOUS),
+    Scenario(
+        "stalled-at", frozenset({"Q1", "D1", "D2"}), stalled, Menu((), at_every("stuck")), needs=_ASYNCHRONOUS
+    ),
     Scenario("stalled-before", frozenset({"Q1", "D1", "D2", "Q4"}), stalled_before, needs=_ASYNCHRONOUS),
     Scenario("many-wait", frozenset({"Q2", "Q4"}), many_wait, needs=_ASYNCHRONOUS),
-    Scenario("much-waits", frozenset({"Q2"}), much_waits, Menu((Plan.parse("open#1+:ENOSPC"),)), needs=_ASYNCHRONOUS),
-    Scenario("drain-deadline", frozenset({"Q3", "D2"}), deadline, Menu((), at_every("stuck")), needs=_DEADLINE),
+    Scenario(
+        "much-waits",
+        frozenset({"Q2"}),
+        much_waits,
+        Menu((Plan.parse("open#1+:ENOSPC"),)),
+        needs=_ASYNCHRONOUS,
+    ),
+    Scenario(
+        "drain-deadline", frozenset({"Q3", "D2"}), deadline, Menu((), at_every("stuck")), needs=_DEADLINE
+    ),
     Scenario("after-drain", frozenset({"Q5", "D2"}), after_drain, needs=_ASYNCHRONOUS),
     Scenario("from-threads", frozenset({"Q6", "D2"}), from_threads, needs=_ASYNCHRONOUS),
 )
