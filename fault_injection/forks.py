@@ -63,25 +63,24 @@ def reaper(pid: int) -> Callable[[], int | None]:
     return reap
 
 
-def watch_child(trial: Trial, pid: int, read: int) -> None:
-    """Wait for a fork of the trial's process and mark in the history what it did.
+def watch_child(trial: Trial, pid: int, before: dict[str, bytes]) -> None:
+    """Wait for a fork of the trial's process, while the disk is held for the parent, and mark what the child did.
 
     Args:
         trial: the parent's trial; its dumps so far are those that the child must not touch.
         pid: the child.
-        read: the reading end of the pipe to which the child tells its operations.
+        before: the files below the root at the fork.
     """
     from fault_injection.history import HandedOver
     from fault_injection.judge.facts import mentions
 
-    code, told = watch_process(pid, HANGS, reaper(pid), read)
-    os.close(read)
+    code, _ = watch_process(pid, HANGS, reaper(pid))
     if code is None:
         trial.mark("child hung", "every thread of it slept for ever")
     steps = [event.step for event in trial.events if isinstance(event, HandedOver)]
-    for line in told.decode().splitlines():
-        if line.startswith(("write", "rename")) and any(mentions(line, step) for step in steps):
-            trial.mark("child wrote", line)
+    for name, content in trial.look().items():
+        if before.get(name) != content and any(mentions(name, step) for step in steps):
+            trial.mark("child wrote", name)
 
 
 def _pump(read: int, chunks: list[bytes]) -> None:

@@ -84,8 +84,7 @@ class Trial:
         self.injector: Injector | None = None
         self.caller = threading.current_thread()
         self.before = set(threading.enumerate())
-        self._child_pipe = -1
-        self._look = look
+        self.look = look
         self._sink = sink
         self.on_hang = on_hang
         self._registry = Registry(self.root)
@@ -104,7 +103,7 @@ class Trial:
 
     def open(self) -> Failure | None:
         """Start the writer."""
-        return self._call("open", None, lambda: self.target.open())
+        return self._call("open", None, self.target.open)
 
     def dump(self, batch: Batch, directory: str | None = None) -> Failure | None:
         """Hand over a batch.
@@ -216,15 +215,6 @@ class Trial:
         if self.injector is not None:
             self.injector.gate.open()
 
-    def become_child(self, pipe: int) -> None:
-        """Say that this process is a fork of the trial's: its operations go into a pipe, and nothing holds it.
-
-        Args:
-            pipe: the file descriptor that takes a line for each operation.
-        """
-        self._child_pipe = pipe
-        self._sink = None
-
     def settle(self, looks: int = 3) -> None:
         """Wait until the writer rests: no operation, and every thread but ours asleep.
 
@@ -253,7 +243,7 @@ class Trial:
         """Read what is on disk behind the writer's back and end the trial."""
         self.release()
         self._see(0)
-        self.note(Final(tuple(sorted(self._look().items()))))
+        self.note(Final(tuple(sorted(self.look().items()))))
         self.close()
 
     def close(self) -> None:
@@ -265,9 +255,6 @@ class Trial:
 
     def observe(self, op: Op, strike: Strike) -> None:
         """Write an operation down, look at the directory, and wait where the scenario holds the disk."""
-        if self._child_pipe >= 0:
-            os.write(self._child_pipe, f"{op}\n".encode())
-            return
         with self._lock:
             fault = strike.fault
             removed = fault is not None and fault.name in {"vanish", "replace"}
@@ -292,12 +279,12 @@ class Trial:
     def _see(self, number: int, op: Op | None = None) -> None:
         """Note what changed under the names `*.jsonl`: all of them, or where an operation can have changed something."""
         if op is None or number == 1:
-            now = {name: content for name, content in self._look().items() if name.endswith(".jsonl")}
+            now = {name: content for name, content in self.look().items() if name.endswith(".jsonl")}
             names = now.keys() | self._last.keys()
         else:
             # The last operation of a thread may still be under way, and nothing else changes files.
             names = {name for pair in self._touched.values() for name in pair if name.endswith(".jsonl")}
-            now = {name: content for name in names if (content := self._look.read(name)) is not None}
+            now = {name: content for name in names if (content := self.look.read(name)) is not None}
         changed = [(name, now.get(name)) for name in sorted(names) if now.get(name) != self._last.get(name)]
         if op is not None:
             self._touched[threading.get_ident()] = (op.path, op.target)

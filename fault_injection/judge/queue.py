@@ -108,7 +108,7 @@ def forked(facts: Facts) -> Iterator[str]:
         if mark.name == "child hung":
             yield f"the forked child never ended ({mark.text})"
         if mark.name == "child wrote":
-            yield f"the forked child did {mark.text}: the parent's pending dump"
+            yield f"the forked child wrote {mark.text}, a pending dump of its parent"
         if mark.name == "child failed":
             yield f"the forked child could not dump by itself: {mark.text}"
     for dump in facts.lost:

@@ -49,18 +49,16 @@ def _forking(in_child: Callable[[Trial, int], None]) -> Callable[[Trial, int], N
             for number in range(2):
                 trial.dump(make_batch(seed, number, FIRST + number))
             trial.settle()
-            read, write = os.pipe()
+            before = trial.look()
             with warnings.catch_warnings():
                 # Python 3.12 warns of a fork beside threads; that such forks happen is what the law is about.
                 warnings.simplefilter("ignore", DeprecationWarning)
                 child = os.fork()
             if child == 0:
-                os.close(read)
-                trial.become_child(write)
                 in_child(trial, seed)
                 sys.exit(0)
-            os.close(write)
-            watch_child(trial, child, read)
+            # The layer is not armed in the child: the held disk holds the parent only.
+            watch_child(trial, child, before)
         trial.drain()
 
     return run

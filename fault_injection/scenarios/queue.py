@@ -27,7 +27,8 @@ def stalled(trial: Trial, seed: int) -> None:
     trial.open()
     for number in range(2):
         trial.dump(make_batch(seed, number, FIRST + number))
-    trial.settle()
+        # The writer is as far as it gets: whatever it holds while it writes, it holds now.
+        trial.settle()
     trial.release()
     trial.drain()
 
@@ -38,6 +39,7 @@ def stalled_before(trial: Trial, seed: int) -> None:
     with trial.held():
         for number in range(2):
             trial.dump(make_batch(seed, number, FIRST + number))
+            trial.settle()
     trial.drain()
 
 

@@ -1,0 +1,208 @@
+"""What must come of a whole batch: its rows, or the error that names column, row and type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from fault_injection.oracle import native
+from fault_injection.oracle.outcome import Leaf, Outcome, Refusal, Unjudged
+from fault_injection.oracle.policies import DEFAULTS, Policies
+from fault_injection.oracle.values import expected_key, expected_value, type_names
+
+BASE = ("input", "output", "gts", "score", "step")
+"""The names of the columns that every row has."""
+
+
+class BatchLike(Protocol):
+    """What is handed over in one dump; `fault_injection.targets.base.Batch` is one."""
+
+    @property
+    def step(self) -> int:
+        """The global step."""
+
+    @property
+    def inputs(self) -> Any:
+        """n prompts."""
+
+    @property
+    def outputs(self) -> Any:
+        """n responses."""
+
+    @property
+    def gts(self) -> Any:
+        """n ground truths."""
+
+    @property
+    def scores(self) -> Any:
+        """n scores."""
+
+    @property
+    def extras(self) -> Any:
+        """Columns of n values by name."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of the file.
+
+    Args:
+        name: the key that it has in every row.
+        outcomes: what must come of the value in each row.
+        laws: what is violated where the column is not there; for a column that is refused whole, where it is.
+        kind: the type of what was handed over as the column.
+        refused: whether the column as a whole must be refused.
+    """
+
+    name: str
+    outcomes: tuple[Outcome, ...]
+    laws: tuple[str, ...]
+    kind: str
+    refused: bool = False
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What must come of a batch.
+
+    Args:
+        step: the global step.
+        rows: the number of lines; None where the base columns do not agree.
+        columns: in the order in which they were handed over.
+        refusals: the errors that may come instead; of those with `must` one has to come.
+    """
+
+    step: int
+    rows: int | None
+    columns: tuple[Column, ...]
+    refusals: tuple[Refusal, ...]
+
+    @property
+    def refused(self) -> bool:
+        """Whether the batch must not be written."""
+        return any(refusal.must for refusal in self.refusals)
+
+
+def expect(batch: BatchLike, policies: Policies = DEFAULTS, *, gts: bool = True) -> Expectation:
+    """Say what must come of a batch; call it before the batch is handed over, as the writer may change it.
+
+    Args:
+        batch: what is handed over.
+        policies: what the writer declares.
+        gts: whether the writer takes ground truths.
+    """
+    return _Building(policies).expectation(batch, gts=gts)
+
+
+class _Building:
+    """Builds the columns of one batch; the refusals met on the way are collected."""
+
+    def __init__(self, policies: Policies) -> None:
+        self.policies = policies
+        self.refusals: list[Refusal] = []
+
+    def expectation(self, batch: BatchLike, *, gts: bool) -> Expectation:
+        base = {"input": batch.inputs, "output": batch.outputs, "gts": batch.gts, "score": batch.scores}
+        if not gts or batch.gts is None:
+            del base["gts"]
+        found = {name: self.rows(name, values, None) for name, values in base.items()}
+        lengths = {len(values) for values in found.values() if values is not None}
+        count = lengths.pop() if len(lengths) == 1 else None
+        if lengths:
+            sizes = ", ".join(f"{name} {len(rows)}" for name, rows in found.items() if rows is not None)
+            self.refusals.append(
+                Refusal(f"base columns differ in length ({sizes})", (), ("C3",), at_call=True)
+            )
+        columns = {
+            name: self.column(name, base[name], rows, ("D1",)) for name, rows in found.items() if rows is not None
+        }
+        if count is not None:
+            step = Outcome(Leaf(batch.step, ("C2", "D1"), "int"))
+            columns["step"] = Column("step", (step,) * count, ("D1",), "int")
+            self.extras(batch.extras, count, columns)
+        return Expectation(batch.step, count, tuple(columns.values()), tuple(dict.fromkeys(self.refusals)))
+
+    def extras(self, extras: Any, count: int, columns: dict[str, Column]) -> None:
+        if extras is None:
+            return
+        if not isinstance(extras, Mapping):
+            reason = "the extras are no dict of columns"
+            self.refusals.append(Refusal(reason, (type(extras).__name__, "dict"), ("C4",), at_call=True))
+            return
+        for key, values in list(extras.items()):
+            text, refusals = expected_key(key, self.policies)
+            self.refusals += [replace(refusal, at_call=False) for refusal in refusals]
+            if text is not None:
+                self.extra(text, key, values, count, columns)
+
+    def extra(self, name: str, key: Any, values: Any, count: int, columns: dict[str, Column]) -> None:
+        laws = ("C1",) if isinstance(key, str) else ("S5",)
+        if name in BASE and self.policies.colliding == "rename":
+            name = f"extra_{name}"
+        if name in BASE or name in columns:
+            law = "C2" if name in BASE else "S5"
+            reason = f"two columns are named {name!r}"
+            self.refusals.append(Refusal(reason, (), (law,), column=name))
+            return
+        rows = self.rows(name, values, count)
+        if rows is None:
+            columns[name] = Column(name, (), ("C4",), type(values).__name__, refused=True)
+            return
+        if len(rows) < count and self.policies.ragged == "pad":
+            rows = [*rows, *[None] * (count - len(rows))]
+        if len(rows) != count:
+            reason = f"column {name!r} has {len(rows)} values for {count} rows"
+            self.refusals.append(Refusal(reason, (), ("C1",), column=name))
+            columns[name] = Column(name, (), ("C1",), type(values).__name__, refused=True)
+            return
+        columns[name] = self.column(name, values, rows, laws)
+
+    def rows(self, name: str, values: Any, count: int | None) -> list[Any] | None:
+        """The rows of what was handed over as a column; None where it is none."""
+        try:
+            rows = native.rows(values) if native.is_native(values) else _sequence(values)
+        except Exception:  # noqa: BLE001 - an object's own method may raise anything
+            rows = None
+        if rows is None and count is not None and self.policies.scalar == "repeat":
+            return [values] * count
+        if rows is None:
+            kind = type(values).__name__
+            reason = f"a {kind} is no column"
+            law = "C4" if count is not None or name not in BASE else "C4"
+            self.refusals.append(Refusal(reason, type_names(values), (law,), column=name, at_call=True))
+        return rows
+
+    def column(self, name: str, values: Any, rows: list[Any], laws: tuple[str, ...]) -> Column:
+        """Work out each value; refusals of a typed array concern the column, and need not name a row."""
+        outcomes = []
+        typed = native.is_native(values) and not _holds_objects(values)
+        for row, value in enumerate(rows):
+            outcome = expected_value(value, self.policies)
+            outcomes.append(outcome)
+            self.refusals += [
+                replace(
+                    refusal,
+                    column=name,
+                    row=None if typed else row,
+                    types=(*refusal.types, *type_names(values)) if typed else refusal.types,
+                )
+                for refusal in outcome.refusals
+            ]
+        return Column(name, tuple(outcomes), laws, type(values).__name__)
+
+
+def _holds_objects(values: Any) -> bool:
+    return getattr(getattr(values, "dtype", None), "kind", "") == "O" or native.is_a(values, "pandas", "Series")
+
+
+def _sequence(values: Any) -> list[Any] | None:
+    """The rows of a list, a tuple or another sequence that is no text."""
+    if isinstance(values, (str, bytes, bytearray, memoryview)) or type(values).__name__ == "UserString":
+        return None
+    return list(values) if isinstance(values, Sequence) else None
+
+
+def unjudged(row: Outcome) -> bool:
+    """Whether nothing is declared for the value as a whole."""
+    return isinstance(row.node, Unjudged)

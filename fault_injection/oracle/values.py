@@ -1,0 +1,185 @@
+"""What a reader must get back for a value, worked out without any writer's code."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import UserString
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from fault_injection.oracle import native
+from fault_injection.oracle.outcome import Field, Fields, Items, Leaf, Node, Outcome, Refusal, Unjudged
+from fault_injection.oracle.policies import DEFAULTS, Policies
+
+MAX_DEPTH = 64
+"""Levels of lists and dicts that every writer and reader must take; RFC 8259, section 9, lets parsers set a limit."""
+MAX_DIGITS = 4300
+"""Digits of an integer that Python's own JSON reader takes by default (`sys.int_info`)."""
+MUST_DIGITS = 4000
+"""Digits of an integer that every writer must take."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_MAX_BITS, _MUST_BITS = (int(digits * math.log2(10)) for digits in (MAX_DIGITS, MUST_DIGITS))
+_CONSTANTS = {None: "null", True: "true", False: "false"}
+_NON_FINITE = {math.inf: "Infinity", -math.inf: "-Infinity"}
+
+
+def expected_value(value: Any, policies: Policies = DEFAULTS) -> Outcome:
+    """Say what a reader must get back for one value, or that an error must come.
+
+    Args:
+        value: anything; iterators are not consumed, and nothing is changed.
+        policies: what the writer declares.
+    """
+    expecting = Expecting(policies)
+    node = expecting.node(value)
+    return Outcome(node, tuple(dict.fromkeys(expecting.refusals)))
+
+
+def expected_key(key: Any, policies: Policies = DEFAULTS) -> tuple[str | None, tuple[Refusal, ...]]:
+    """Say as what text a key must be read back; None where an error must come.
+
+    Text stays; int, float, bool and None, numpy's scalars of these kinds too, become what `json` makes of them;
+    every other key becomes its `str`, bytes their `repr`.
+    """
+    expecting = Expecting(policies)
+    return expecting.key(key), tuple(expecting.refusals)
+
+
+def type_names(value: Any) -> tuple[str, ...]:
+    """The names by which an error may tell what a value is: its class, and its dtype where it has one."""
+    return (type(value).__name__, *native.dtype_names(value))
+
+
+class Expecting:
+    """Builds the tree of one value; the refusals met on the way are collected."""
+
+    def __init__(self, policies: Policies) -> None:
+        self.policies = policies
+        self.refusals: list[Refusal] = []
+        self._path: dict[int, str] = {}
+
+    def refuse(
+        self, value: Any, reason: str, *laws: str, must: bool = True, types: tuple[str, ...] = ()
+    ) -> Node:
+        """Note that a value must or may be refused."""
+        names = types or type_names(value)
+        self.refusals.append(Refusal(reason, names, laws or ("S7",), must=must))
+        return Unjudged(names[0], laws or ("S7",))
+
+    def node(self, value: Any, *laws: str) -> Node:
+        """The tree of a value; `laws` are at stake for it besides its own."""
+        kind = type(value).__name__
+        if native.is_native(value):
+            return native.expect(value, self)
+        if value is None or isinstance(value, bool):
+            return Leaf(value, laws or ("S1",), kind)
+        if isinstance(value, str):
+            return self.text(str.__str__(value), kind)
+        if isinstance(value, int):
+            return self.integer(int.__index__(value), kind, *laws)
+        if isinstance(value, float):
+            return self.floating(float.__float__(value), kind, *laws)
+        if isinstance(value, UserString):
+            # A text in all but its class: to take it for one and to refuse it are both right, to split it is not.
+            self.refuse(value, "a UserString is no str", must=False)
+            return self.text(value.data, kind)
+        if isinstance(value, Mapping):
+            return self.inside(value, lambda: self._mapping(value))
+        if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray, memoryview)):
+            return self.inside(value, lambda: Items(tuple(map(self.node, list(value))), ("S1",), kind))
+        return self.unknown(value)
+
+    def text(self, text: str, kind: str) -> Leaf:
+        """The leaf of a text."""
+        return Leaf(self.whole(text), ("S9",) if text.isascii() else ("S3",), kind)
+
+    def whole(self, text: str) -> str:
+        """A text as it is read back: lone surrogates as the policy says."""
+        return text if self.policies.surrogates == "escape" else _SURROGATE.sub("\ufffd", text)
+
+    def integer(self, value: int, kind: str, *laws: str) -> Node:
+        """The leaf of an integer, exact however long."""
+        if value.bit_length() > _MUST_BITS:
+            must = value.bit_length() > _MAX_BITS
+            unread = self.refuse(
+                value, "readers take no more digits", "S4", must=must, types=(kind, "int", "integer")
+            )
+            if must:
+                return unread
+        small = -(1 << 63) <= value < (1 << 64)
+        return Leaf(value, (("S1",) if small else ("S4",)) + laws, kind)
+
+    def floating(self, value: float, kind: str, *laws: str) -> Node:
+        """The leaf of a double; those that are not finite go by the policy."""
+        if math.isfinite(value):
+            return Leaf(value, ("S4", *laws), kind)
+        if self.policies.non_finite == "error":
+            return self.refuse(value, "it is not finite", "S2", types=(kind, "nan", "inf", "finite"))
+        as_text = _NON_FINITE.get(value, "NaN")
+        return Leaf(as_text if self.policies.non_finite == "string" else None, ("S2", *laws), kind)
+
+    def unknown(self, value: Any, *laws: str) -> Node:
+        """What comes of an object that JSON has no counterpart for."""
+        if self.policies.unknown == "repr":
+            try:
+                return self.text(repr(value), type(value).__name__)
+            except Exception:  # noqa: BLE001 - an object's own method may raise anything
+                return self.refuse(value, "its repr raises", *laws)
+        return self.refuse(value, "JSON has no counterpart for it", *laws)
+
+    def inside(self, value: Any, build: Callable[[], Node]) -> Node:
+        """Build the node of a container, unless it contains itself or lies too deep."""
+        if id(value) in self._path:
+            return self.refuse(value, "it contains itself", types=(*self._path.values(), "circular"))
+        if len(self._path) >= MAX_DEPTH:
+            types = (*self._path.values(), "deep", "nest")
+            return self.refuse(value, "it is nested too deeply", "S7", must=False, types=types)
+        self._path[id(value)] = type(value).__name__
+        try:
+            return build()
+        except Exception as error:  # noqa: BLE001 - an object's own method may raise anything
+            return self.refuse(value, f"to read it raises {type(error).__name__}")
+        finally:
+            del self._path[id(value)]
+
+    def _mapping(self, value: Mapping[Any, Any]) -> Node:
+        found: dict[str, Field] = {}
+        for key, item in list(value.items()):
+            name = self.key(key)
+            if name is None:
+                continue
+            if name in found:
+                types = (type(value).__name__, type(key).__name__, found[name].kind)
+                self.refuse(key, f"two keys are {name!r} as text", "S5", types=types)
+                continue
+            as_it_is = isinstance(key, str) and _SURROGATE.search(key) is None
+            laws = ("S9",) if as_it_is else ("S5",)
+            found[name] = Field(name, laws, type(key).__name__, self.node(item))
+        return Fields(tuple(found.values()), ("S1",), type(value).__name__)
+
+    def key(self, key: Any) -> str | None:
+        """The text of a key, or None when it is refused."""
+        if isinstance(key, str):
+            return self.whole(str.__str__(key))
+        if self.policies.keys == "error":
+            self.refuse(key, "a key must be text", "S5")
+            return None
+        try:
+            return self.whole(_key_text(native.as_python(key)))
+        except Exception as error:  # noqa: BLE001 - an object's own method may raise anything
+            self.refuse(key, f"as a key it has no text: {type(error).__name__}", "S5")
+            return None
+
+
+def _key_text(key: Any) -> str:
+    if key is None or isinstance(key, bool):
+        return _CONSTANTS[key]
+    if isinstance(key, int):
+        return int.__repr__(key)
+    if isinstance(key, float):
+        value = float.__float__(key)
+        return float.__repr__(value) if math.isfinite(value) else _NON_FINITE.get(value, "NaN")
+    # `str` of bytes warns under `python -b`, and gives the same text.
+    return repr(key) if isinstance(key, (bytes, bytearray)) else str(key)

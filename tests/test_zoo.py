@@ -1,0 +1,46 @@
+"""The harness is right in both directions: every broken writer is caught by its law, no correct one is accused."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from fault_injection.engine import Crew, UnitResult, check, claimed_laws, units_for
+from fault_injection.subject import Spec, load_subject
+from tests.zoo import BROKEN, CORRECT
+
+FULL = os.environ.get("VERL_DUMP_FULL") == "1"
+
+
+def _spec(cls: type) -> Spec:
+    return Spec(f"{cls.__module__}:{cls.__name__}")
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("cls", CORRECT, ids=lambda cls: cls.__name__)
+def test_correct_writer_is_not_accused(cls: type) -> None:
+    """A correct writer, however it is built, violates no law, and none that it claims goes unjudged."""
+    spec = _spec(cls)
+    verdicts, trials = check(spec, load_subject(spec), quick=not FULL)
+    accused = {v.law: v.violations for v in verdicts if v.status == "violated"}
+    assert accused == {}
+    assert [v.law for v in verdicts if v.status == "skipped"] == []
+    assert trials > 500
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("cls", BROKEN, ids=lambda cls: cls.__name__)
+def test_broken_writer_is_caught_by_its_law(cls: type) -> None:
+    """A writer that is broken in one way is caught by the law that names that way."""
+    law = cls.broken_law
+    spec = _spec(cls)
+    subject = load_subject(spec)
+    laws = frozenset({law})
+    assert laws <= claimed_laws(subject), f"{cls.__name__} does not claim {law}"
+
+    def caught(result: UnitResult) -> bool:
+        return any(violation.law == law for each in result.results for violation in each.violations)
+
+    results = Crew(spec, 0).run(units_for(subject, laws, quick=True), laws, caught)
+    assert any(map(caught, results)), f"{law} did not fire: {cls.because}"
