@@ -6,6 +6,7 @@ import errno as errnos
 import threading
 import traceback
 from collections.abc import Iterator
+from typing import Any
 
 from fault_injection.history import Failure, Link
 
@@ -50,17 +51,19 @@ class Registry:
         return Failure(tuple(self._link(each) for each in reachable(error)))
 
     def _link(self, error: BaseException) -> Link:
-        number = getattr(error, "errno", None)
-        strike = getattr(error, "injected", None)
+        number, strike = _get(error, "errno"), _get(error, "injected")
+        notes = _get(error, "__notes__")
+        # Of a deep stack the end is kept: the place where the operation failed.
+        stack = traceback.extract_tb(error.__traceback__, limit=-40)
         return Link(
             serial=self.serial(error),
             types=tuple(cls.__name__ for cls in type(error).__mro__),
             text=self.plain(_text(error)),
             errno=number if isinstance(number, int) else None,
-            notes=tuple(self.plain(str(note)) for note in getattr(error, "__notes__", ())),
+            notes=tuple(self.plain(_text(note)) for note in notes) if isinstance(notes, (list, tuple)) else (),
             attributes=tuple((name, self.plain(value)) for name, value in _attributes(error)),
             strike=strike if isinstance(strike, int) else None,
-            frames=tuple(frame.name for frame in traceback.extract_tb(error.__traceback__, limit=40)),
+            frames=tuple(frame.name for frame in stack),
         )
 
 
@@ -73,7 +76,7 @@ def reachable(error: BaseException) -> list[BaseException]:
         if any(each is other for other in found):
             continue
         found.append(each)
-        members = getattr(each, "exceptions", ())
+        members = _get(each, "exceptions")
         if isinstance(members, (tuple, list)):
             queue.extend(member for member in members if isinstance(member, BaseException))
         if each.__cause__ is not None:
@@ -84,19 +87,26 @@ def reachable(error: BaseException) -> list[BaseException]:
     return found
 
 
-def _text(error: BaseException) -> str:
+def _text(value: object) -> str:
     try:
-        return str(error)
+        return str(value)
     except Exception as broken:  # noqa: BLE001 - the user's class may do anything
         return f"<its text cannot be shown: {type(broken).__name__}>"
 
 
+def _get(error: BaseException, name: str) -> Any:
+    try:
+        return getattr(error, name, None)
+    except Exception:  # noqa: BLE001 - a property of the user's class may do anything
+        return None
+
+
 def _attributes(error: BaseException) -> Iterator[tuple[str, str]]:
     for name in ATTRIBUTES:
-        value = getattr(error, name, None)
+        value = _get(error, name)
         if value is None or callable(value):
             continue
         if name == "errno":
-            yield name, errnos.errorcode.get(value, str(value)) if isinstance(value, int) else str(value)
+            yield name, errnos.errorcode.get(value, str(value)) if isinstance(value, int) else _text(value)
         else:
-            yield name, str(value)
+            yield name, _text(value)

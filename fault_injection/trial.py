@@ -145,10 +145,11 @@ class Trial:
             raise caught[0]
 
     def _hand_over(self, batch: Batch, directory: str) -> int:
-        with self._lock:
-            number, self._dumps = self._dumps, self._dumps + 1
         rows = expected_rows(batch, gts=getattr(self.target, "_takes_gts", True))
-        self.note(HandedOver(number, batch.step, directory, rows))
+        with self._lock:
+            # Noted under the same lock: a dump's number is its place among those of the history.
+            number, self._dumps = self._dumps, self._dumps + 1
+            self.note(HandedOver(number, batch.step, directory, rows))
         return number
 
     def drain(self, timeout: float | None = None, *, threads: bool = True) -> Failure | None:
@@ -351,7 +352,7 @@ def listening(trial: Trial) -> Iterator[None]:
             trial.note(Logged(record.levelname, text.replace(trial.root, "ROOT")))
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-        trial.note(Logged(category.__name__, str(message)))
+        trial.note(Logged(category.__name__, str(message).replace(trial.root, "ROOT")))
 
     handler, root = Handler(logging.WARNING), logging.getLogger()
     root.addHandler(handler)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fault_injection.laws import LAWS
+from fault_injection.scenarios import SCENARIOS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -101,9 +103,9 @@ def _unclaimed(subject: Subject, law: str) -> str:
 
 
 def _shown(found: list[Found]) -> tuple[Found, ...]:
-    """The simplest plans first; of two with the same words but for their numbers, one."""
+    """The simplest first, and of those that differ in numbers and in quoted errors only, one."""
     shown: dict[str, Found] = {}
-    for each in sorted(found, key=lambda f: len(f.plan)):
-        kind = "".join(c for c in each.message if not c.isdigit())
+    for each in sorted(found, key=lambda f: (SCENARIOS[f.scenario].place != "here", len(f.plan))):
+        kind = re.sub(r"( or )?\d+|rows?\b", "", each.message.split(": ")[0])
         shown.setdefault(kind, each)
     return tuple(list(shown.values())[:SHOWN])

@@ -84,7 +84,7 @@ def relevant(history: History, laws: frozenset[str]) -> frozenset[str]:
         laws: the laws to choose from.
     """
     facts = Facts(history)
-    out = set()
+    out: set[str] = set()
     if facts.shaped:
         out |= _FAILING
     else:

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 
 from fault_injection.batches import canonical, read_rows
-from fault_injection.history import Exited, Mark, Seen
-from fault_injection.judge.facts import Dump, Facts, Raised
+from fault_injection.history import Exited, Mark, Operated, Seen
+from fault_injection.judge.facts import Dump, Facts
 
 
 def complete(facts: Facts) -> Iterator[str]:
-    """D1: where nothing failed, every dump is in its file, and the file holds nothing else."""
+    """D1: where nothing failed, every dump is in its file, the file holds nothing else, and nothing is raised."""
     if not facts.shaped or facts.strikes:
         return
+    if not facts.faults:
+        for each in facts.raised:
+            if not facts.refused(each):
+                yield f"on a healthy disk {each} raised {each.failure}"
+                return
     for dump in facts.dumps:
-        if dump.failure is not None or dump.number in facts.superseded:
+        if dump.failure is not None or dump.number in facts.superseded or facts.told_of(dump):
             continue
         if facts.is_written(dump):
             if foreign := _foreign_rows(facts, dump):
@@ -34,51 +40,46 @@ def whole_at_every_instant(facts: Facts) -> Iterator[str]:
             if content is None:
                 continue
             if name not in names:
-                yield f"{name} matches *.jsonl but is no dump"
+                if _is_in_sight(facts, name):
+                    yield f"{name} matches *.jsonl but is no dump"
             elif not _is_whole(facts, name, content, i):
-                when = "at the end" if event.number == 0 else f"before operation {event.number}"
-                killed = next((e for e in facts.history.of(Exited) if e.code < 0), None)
-                if killed is not None and event.number == 0:
-                    when = "after the process was killed"
-                yield f"{when}, {name} held {_amount(content)} of {_expected(facts, name)}"
+                yield f"{_when(facts, event, i)}, {name} held {_amount(content)} of {_expected(facts, name)}"
                 return
 
 
 def nothing_left_behind(facts: Facts) -> Iterator[str]:
     """D3: after the last drain there are complete dumps and nothing else; older files are as they were, or replaced."""
     names = {dump.name for dump in facts.dumps} | facts.older.keys()
-    stuck = {operated.op.path for _, operated in facts.strikes if operated.op.kind in {"unlink", "rmdir"}}
-    cleared = any(name in facts.history.plan for name in (":vanish", ":replace"))
     for name, content in facts.final.items():
         if name in names:
             if not _is_whole(facts, name, content, len(facts.history.events)):
                 yield f"after drain {name} holds {_amount(content)} of {_expected(facts, name)}"
-        elif name not in stuck and not facts.history.marked("killed"):
+        elif not _could_not_clear(facts, name) and not facts.history.marked("killed"):
             yield f"after drain {name} is left behind ({len(content):,} bytes)"
     for name in facts.older:
-        if name not in facts.final and not cleared:
+        if name not in facts.final and not facts.cleared:
             yield f"the complete {name} of an earlier run is gone"
 
 
 def others_written(facts: Facts) -> Iterator[str]:
     """D4: no more dumps are lost than were struck, and none that was not."""
-    if facts.shaped:
+    if facts.shaped or facts.cleared:
         return
-    lost = [d for d in facts.lost if not _said_no(facts, d)]
-    strikes = [operated for _, operated in facts.strikes]
-    natural = ":vanish" in facts.history.plan or ":replace" in facts.history.plan
-    if not lost or natural:
+    lost = [d for d in facts.lost if not facts.said_no(d)]
+    owners = [facts.owner_of_strike[operated.number] for _, operated in facts.strikes]
+    struck = frozenset().union(*owners, frozenset())
+    untouched = [dump for dump in lost if dump.number not in struck]
+    # An operation on a directory or a random name may have been any one dump's.
+    if len(untouched) <= owners.count(frozenset()):
         return
-    if len(lost) > len(strikes):
+    if len(lost) > len(owners):
         names = ", ".join(str(d.step) for d in lost)
-        yield f"{len(strikes)} operation{'s' * (len(strikes) != 1)} failed, but {len(lost)} dumps are missing (steps {names})"
+        yield (
+            f"{len(owners)} operation{'s' * (len(owners) != 1)} failed, but "
+            f"{len(lost)} dump{'s are' if len(lost) != 1 else ' is'} missing (steps {names})"
+        )
         return
-    owners = [facts.owner_of_strike[operated.number] for operated in strikes]
-    if all(owners):
-        struck = frozenset().union(*owners)
-        for dump in lost:
-            if dump.number not in struck:
-                yield f"{dump} is missing, though only other dumps' operations failed"
+    yield f"{untouched[0]} is missing, though only other dumps' operations failed"
 
 
 def as_handed_over(facts: Facts) -> Iterator[str]:
@@ -87,7 +88,9 @@ def as_handed_over(facts: Facts) -> Iterator[str]:
         left_alone, changed = (facts.dumps[int(number)] for number in text.split())
         twin = _without_step(facts.final.get(left_alone.name))
         rows = _without_step(facts.final.get(changed.name))
-        if rows is None and not facts.raised:
+        if rows is None and twin is not None:
+            yield f"{changed.name} is missing or torn, and the file of its twin, which was left alone, is whole"
+        elif rows is None and not facts.raised:
             yield f"{changed.name} is missing: global_steps was advanced after the call of {changed}"
         if twin is None or rows is None:
             continue
@@ -109,12 +112,53 @@ def both_of_one_step(facts: Facts) -> Iterator[str]:
         twins = [
             d for d in facts.dumps if d.name == dump.name and d.run == dump.run and d.number != dump.number
         ]
-        if twins and not facts.told_of(dump) and not _rows_anywhere(facts, dump) and not facts.strikes:
-            yield f"{dump} was written twice in one run; the rows of dump {dump.number + 1} are lost and nobody was told"
-    for name in {d.name for d in facts.dumps}:
+        if not twins or _rows_anywhere(facts, dump):
+            continue
+        if facts.ever_written(dump):
+            # Whatever became of the other dump: an error that names the step does not say that these rows are gone.
+            yield f"the rows of {dump} were on disk, and another dump of that step in the same run took them away"
+        elif not facts.told_of(dump) and not facts.strikes:
+            yield f"step {dump.step} was dumped twice in one run; the rows of {dump} are lost and nobody was told"
+    for name in dict.fromkeys(d.name for d in facts.dumps):
         last = max((d for d in facts.dumps if d.name == name), key=lambda d: d.number)
-        if last.run and not facts.strikes and not facts.is_written(last):
+        if (
+            last.run
+            and not facts.strikes
+            and last in facts.lost
+            and not facts.told_of(last)
+            and not last.failure
+        ):
             yield f"{last} of the restarted run is not on disk: {_difference(facts, last)}"
+
+
+def _when(facts: Facts, seen: Seen, position: int) -> str:
+    if seen.number:
+        return f"before operation {seen.number}"
+    if any(exited.code < 0 for exited in facts.history.of(Exited)):
+        return "after the process was killed"
+    later = any(isinstance(event, Operated) for event in facts.history.events[position:])
+    return "while the writer was at rest" if later else "at the end"
+
+
+def _is_in_sight(facts: Facts, name: str) -> bool:
+    """Whether a reader that globs in or below a dump directory finds the file: no hidden folder lies between."""
+    for folder in {os.path.dirname(dump.name) for dump in facts.dumps}:
+        inside, _, rest = name.partition(f"{folder}/")
+        if not inside and not any(part.startswith(".") for part in rest.split("/")[:-1]):
+            return True
+    return False
+
+
+def _could_not_clear(facts: Facts, name: str) -> bool:
+    """Whether an operation that would have removed the file failed: on it, or on a folder of its own that holds it."""
+    folders = {os.path.dirname(dump.name) for dump in facts.dumps}
+    for _, operated in facts.strikes:
+        kind, path = operated.op.kind, operated.op.path
+        if path == name and kind == "unlink":
+            return True
+        if path not in folders and name.startswith(f"{path}/") and kind in {"open", "unlink", "rmdir"}:
+            return True
+    return False
 
 
 def _is_whole(facts: Facts, name: str, content: bytes, position: int) -> bool:
@@ -193,12 +237,6 @@ def _foreign_rows(facts: Facts, dump: Dump) -> int:
 
 def _rows_anywhere(facts: Facts, dump: Dump) -> bool:
     return any(rows is not None and set(dump.rows) <= set(rows) for rows in facts.on_disk.values())
-
-
-def _said_no(facts: Facts, dump: Dump) -> bool:
-    if dump.failure is None:
-        return False
-    return facts.refused(Raised(dump.end, "dump", dump.number, dump.failure))
 
 
 def _parsed(content: bytes | None) -> list[dict[str, object]] | None:

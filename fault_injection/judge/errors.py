@@ -8,10 +8,15 @@ import re
 from collections.abc import Iterator
 
 from fault_injection.history import Ended, Exited, Hung, Link, Logged, Mark, Operated, Threads
-from fault_injection.judge.facts import DEATHS, Dump, Facts, Raised, mentions
+from fault_injection.judge.facts import DEATHS, Dump, Facts, Raised, mentions, names_directory
 
-ESSENTIAL = frozenset({"write", "flush", "fsync", "close", "rename"})
-"""Operations whose failure is the failure of the dump, even where the bytes can still be read for now."""
+ESSENTIAL = frozenset({"fsync", "close"})
+"""Operations whose failure is the failure of the dump, even where the bytes can still be read for now.
+
+Of the others (write, flush, rename) the file itself tells whether they were made good.
+"""
+RAISERS = frozenset({"strike", "raise_os_error"})
+"""The functions of the mechanisms that raise: a traceback that ends in one of them is the traceback of the operation."""
 
 
 def raised(facts: Facts) -> Iterator[str]:
@@ -29,16 +34,19 @@ def all_raised(facts: Facts) -> Iterator[str]:
 def raised_once(facts: Facts) -> Iterator[str]:
     """E2: no exception object, and no injected failure, is raised by two calls."""
     told: dict[tuple[str, int], Raised] = {}
+    reports: dict[int, list[Raised]] = {}
     for each in facts.raised:
         if each.call == "fit":
             continue
+        if (first := _said_before(facts, each, reports)) is not None:
+            yield f"the failure that {first} raised was told again by {_next(first, each)}: {_short(each.failure.links[0])}"
+            return
         for link in each.failure.links:
             keys = [("object", link.serial)] + ([("strike", link.strike)] if link.strike is not None else [])
             for key in keys:
                 first = told.setdefault(key, each)
                 if first.position != each.position:
-                    again = f"the next {each}" if str(first) == str(each) else str(each)
-                    yield f"{_short(link)} was raised by {first} and again by {again}"
+                    yield f"{_short(link)} was raised by {first} and again by {_next(first, each)}"
                     return
 
 
@@ -54,11 +62,12 @@ def telling(facts: Facts) -> Iterator[str]:
             if not mentions(words, dump.step):
                 yield f"the failure of {dump} raised by {each} does not name the step: {_short(each.failure.links[0])}"
                 return
-        if not any(os.path.dirname(dump.name) in words for dump in about):
-            yield f"the failure of {about[0]} raised by {each} does not name the path: {_short(each.failure.links[0])}"
-            return
+            if not names_directory(words, dump):
+                yield f"the failure of {dump} raised by {each} does not name the path: {_short(each.failure.links[0])}"
+                return
     for number, operated in strikes.items():
-        if (message := _original(facts, number, operated)) is not None:
+        message = _original(facts, number, operated) or _unrecognisable(facts, number, operated)
+        if message is not None:
             yield message
             return
 
@@ -95,7 +104,8 @@ def primary(facts: Facts) -> Iterator[str]:
         if mark.text not in failure.links[0].types:
             yield f"fit() raised {failure} instead of the training error {mark.text}"
         for dump in facts.lost:
-            if not mentions(failure.words, dump.step) and not facts.told_of(dump):
+            told = facts.told_of(dump) or dump.failure is not None
+            if not mentions(failure.words, dump.step) and not told:
                 yield f"the failure of {dump}, found on the way out, is not attached to the training error"
                 return
 
@@ -140,22 +150,22 @@ def warned(facts: Facts) -> Iterator[str]:
         yield f"{each} raised {each.failure} in warn mode"
         return
     logged = [event.text for event in facts.history.of(Logged)]
-    for dump in facts.lost:
+    failed = _failed(facts)
+    for dump in (facts.dumps[number] for number in sorted(failed)):
         lines = [text for text in logged if mentions(text, dump.step)]
         if not lines:
             yield f"the failure of {dump} was not logged with its step"
             return
-        if not any(os.path.dirname(dump.name) in text for text in lines):
+        if not any(names_directory(text, dump) for text in lines):
             yield f"the failure of {dump} was logged without its path"
             return
-    failed = [dump for dump in facts.dumps if any(mentions(text, dump.step) for text in logged)]
-    if failed:
-        drains = [
-            i for i, e in enumerate(facts.history.events) if isinstance(e, Mark) and e.name == "draining"
-        ]
-        after = [e.text for e in facts.history.events[drains[0] :] if isinstance(e, Logged)] if drains else []
-        if not any(re.search(rf"(?<!\d){len(failed)}(?!\d)", text) for text in after):
-            yield f"drain gave no summary that counts the {len(failed)} failed dumps"
+    # A failure that left the file whole may be counted or not; a dump that nothing is logged of cannot.
+    most = sum(any(mentions(text, dump.step) for text in logged) for dump in facts.dumps)
+    drains = [i for i, e in enumerate(facts.history.events) if isinstance(e, Mark) and e.name == "draining"]
+    after = [e.text for e in facts.history.events[drains[0] :] if isinstance(e, Logged)] if drains else []
+    numbers = {int(number) for text in after for number in re.findall(r"(?<!\d)\d+(?!\d)", text)}
+    if failed and not numbers & set(range(len(failed), most + 1)):
+        yield f"drain gave no summary that counts the {len(failed)} failed dumps"
 
 
 def not_silent(facts: Facts) -> Iterator[str]:
@@ -163,11 +173,12 @@ def not_silent(facts: Facts) -> Iterator[str]:
     exited = next(iter(facts.history.of(Exited)), None)
     if exited is None:
         return
-    untold = [dump for dump in facts.lost if not facts.told_of(dump)]
+    untold = list(facts.unreported())
     untold += [dump for dump in _swallowed(facts) if dump not in untold]
     if not untold or exited.code != 0 or _says(exited.stderr, untold[0], facts):
         return
-    yield f"the process ended with exit code 0 and said nothing of {untold[0]}, which is not on disk"
+    state = "which is not on disk" if untold[0] in facts.lost else "an operation of which failed"
+    yield f"the process ended with exit code 0 and said nothing of {untold[0]}, {state}"
 
 
 def _untold(facts: Facts) -> Iterator[str]:
@@ -201,15 +212,18 @@ def _struck(facts: Facts) -> Iterator[tuple[Operated, int]]:
     operated = [(i, e) for i, e in enumerate(facts.history.events) if isinstance(e, Operated)]
     for position, strike in facts.strikes:
         kind, path = strike.op.kind, strike.op.path
-        # Python's files take up an interrupted write again by themselves (PEP 475).
-        if kind not in ESSENTIAL or (strike.fault == "EINTR" and kind in {"write", "flush"}):
+        if kind not in ESSENTIAL:
             continue
+        owners = facts.owner_of_strike[strike.number]
         written = any(e.op.kind == "write" and e.op.path == path for i, e in operated if i <= position)
+        # The second try may go to a file of another name.
         again = any(
-            e.op.kind == kind and e.op.path == path and not e.errno for i, e in operated if i > position
+            e.op.kind == kind and not e.fault and (e.op.path == path or facts.owners(e) & owners)
+            for i, e in operated
+            if i > position
         )
         if written and not again:
-            yield from ((strike, number) for number in sorted(facts.owner_of_strike[strike.number]))
+            yield from ((strike, number) for number in sorted(owners))
 
 
 def _original(facts: Facts, number: int, operated: Operated) -> str | None:
@@ -220,18 +234,55 @@ def _original(facts: Facts, number: int, operated: Operated) -> str | None:
         return None
     links = [link for r in reports for link in r.failure.links]
     strikes_of_owner = {n for n, who in facts.owner_of_strike.items() if who & owners}
-    kept = [link for link in links if link.strike in strikes_of_owner]
-    if kept:
-        if not any(len(link.frames) > 1 for link in kept):
-            return f"the traceback of the write is gone from what {reports[0]} raised"
-        return None
     kind = operated.fault if operated.fault in DEATHS else "OSError"
-    same = [
-        link for link in links if kind in link.types and (not operated.errno or link.errno == operated.errno)
+    kept = [
+        link
+        for link in links
+        if link.strike in strikes_of_owner
+        or (kind in link.types and (not operated.errno or link.errno == operated.errno))
     ]
-    if not same:
+    if not kept:
         return f"{reports[0]} raised {reports[0].failure}; the original {operated.fault} cannot be reached from it"
-    return f"the traceback of the write is gone from what {reports[0]} raised"
+    if not any(link.frames and link.frames[-1] in RAISERS for link in kept):
+        return f"the traceback of the write is gone from what {reports[0]} raised"
+    return None
+
+
+def _unrecognisable(facts: Facts, number: int, operated: Operated) -> str | None:
+    """Whether a strike is told of by an error only that neither holds it nor names its dump; a message where it is."""
+    if any(link.strike == number for r in facts.raised for link in r.failure.links):
+        return None
+    events = facts.history.events
+    position = next(i for i, e in enumerate(events) if e is operated)
+    clean = next(
+        (i for i, e in enumerate(events) if isinstance(e, Mark) and e.name == "next run"), len(events)
+    )
+    nameless = [r for r in facts.nameless if position < r.position < clean and r.call != "fit"]
+    failed = {n for n in _failed(facts) if not facts.told_of(facts.dumps[n])}
+    owners = facts.owner_of_strike[number] or failed
+    if nameless and owners & failed:
+        return f"{nameless[0]} raised {nameless[0].failure}, from which neither the step nor the {operated.fault} can be told"
+    return None
+
+
+def _said_before(facts: Facts, each: Raised, reports: dict[int, list[Raised]]) -> Raised | None:
+    """The call that told of the same dumps before, where this one tells of nothing else: a copy of an old failure."""
+    about = facts.about(each)
+    fresh = [
+        number
+        for number in about
+        if len(reports.get(number, [])) < sum(d.step == facts.dumps[number].step for d in facts.dumps)
+    ]
+    first = reports[min(about)][0] if about and not fresh else None
+    # Past a deadline the steps that are pending are named, and may fail yet.
+    if each.call != "drain-deadline":
+        for number in about:
+            reports.setdefault(number, []).append(each)
+    return None if any(link.strike is not None for link in each.failure.links) else first
+
+
+def _next(first: Raised, each: Raised) -> str:
+    return f"the next {each}" if str(first) == str(each) else str(each)
 
 
 def _short(link: Link) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from functools import cached_property
 
 from fault_injection.batches import read_rows
-from fault_injection.fault import CATALOGUE
+from fault_injection.fault import Fault
 from fault_injection.history import (
     Ended,
     Failure,
@@ -19,12 +20,14 @@ from fault_injection.history import (
     Operated,
     Seen,
 )
+from fault_injection.plan import Plan
 
 DEATHS = frozenset({"MemoryError", "SystemExit", "RuntimeError"})
 """Faults that end a worker, against faults of the disk."""
 _REFUSED = re.compile(
     r"\bnot (been )?(accepted|queued|written|dumped|taken)|\brejected|\brefused", re.IGNORECASE
 )
+_SENTENCE = re.compile(r"(?<=[.;!?])\s+|\n")
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,7 @@ class Facts:
 
     def __init__(self, history: History) -> None:
         self.history = history
+        self._about: dict[int, frozenset[int]] = {}
 
     @cached_property
     def dumps(self) -> tuple[Dump, ...]:
@@ -122,17 +126,27 @@ class Facts:
         )
 
     @cached_property
+    def faults(self) -> tuple[Fault, ...]:
+        """The faults of the plan."""
+        return tuple(rule.fault for rule in Plan.parse(self.history.plan).rules)
+
+    @cached_property
     def shaped(self) -> bool:
         """Whether the plan can make no operation fail (no fault, a short, slow or stuck one)."""
         return not any(
-            CATALOGUE[name].errno or name in DEATHS or name in {"vanish", "replace", "kill", "torn"}
-            for name in re.findall(r":(\w+)", self.history.plan)
+            fault.kind.errno or fault.name in DEATHS or fault.name in {"vanish", "replace", "kill", "torn"}
+            for fault in self.faults
         )
 
     @cached_property
     def deadly(self) -> bool:
         """Whether the plan ends workers instead of making the disk fail."""
-        return any(name in DEATHS for name in re.findall(r":(\w+)", self.history.plan))
+        return any(fault.name in DEATHS for fault in self.faults)
+
+    @cached_property
+    def cleared(self) -> bool:
+        """Whether the plan takes the dump directory away."""
+        return any(fault.name in {"vanish", "replace"} for fault in self.faults)
 
     @cached_property
     def final(self) -> dict[str, bytes]:
@@ -174,7 +188,7 @@ class Facts:
         return positions[-1] if positions else -1
 
     def was_written(self, dump: Dump, position: int) -> bool:
-        """Whether the file was seen to hold the dump before a position in the history."""
+        """Whether the file was last seen to hold the dump before a position in the history."""
         content: bytes | None = None
         for event in self.history.events[:position]:
             if isinstance(event, Seen):
@@ -182,22 +196,56 @@ class Facts:
         rows = None if content is None else read_rows(content)
         return rows is not None and _holds(rows, dump.rows)
 
+    def ever_written(self, dump: Dump) -> bool:
+        """Whether the file was seen to hold the dump at any time."""
+        contents = (dict(event.files).get(dump.name) for event in self.history.of(Seen))
+        return any(_holds(read_rows(content) or (), dump.rows) for content in contents if content is not None)
+
     @cached_property
     def lost(self) -> tuple[Dump, ...]:
-        """The dumps whose rows are not on disk at the end, but for those that were there and were taken away."""
+        """The dumps whose rows are not on disk at the end, but for those that were taken away from outside."""
         return tuple(
             d
             for d in self.dumps
-            if not self.is_written(d)
-            and d.number not in self.superseded
-            and not (self.disturbed >= 0 and self.was_written(d, self.disturbed + 1))
+            if not self.is_written(d) and d.number not in self.superseded and not self._taken_away(d)
         )
 
+    def _taken_away(self, dump: Dump) -> bool:
+        """Whether the directory was removed when the file, or what was to become it, was there.
+
+        A writer whose file is open goes on without an error, so it cannot tell anybody; one that renames fails, and
+        is judged by whether it says so.
+        """
+        if self.disturbed < 0:
+            return False
+        if self.was_written(dump, self.disturbed + 1):
+            return True
+        events = self.history.events
+        mine = [e for e in events if isinstance(e, Operated) and dump.number in self.owners(e)]
+        begun = any(e.op.kind == "open" and events.index(e) < self.disturbed for e in mine)
+        return begun and not any(e.op.kind == "rename" for e in mine)
+
     def owners(self, operated: Operated) -> frozenset[int]:
-        """The dumps whose step is part of the operation's paths; empty for a directory or a random name."""
-        text = f"{operated.op.path}\n{operated.op.target}"
+        """The dumps whose step is part of the operation's paths, or of the name that its file is moved to later.
+
+        Empty for a directory, and for a file with a random name that never gets another.
+        """
         position = next(i for i, e in enumerate(self.history.events) if e is operated)
-        return frozenset(d.number for d in self.dumps if d.start < position and mentions(text, d.step))
+        before = [d for d in self.dumps if d.start < position]
+        for text in (f"{operated.op.path}\n{operated.op.target}", self._moved_to(operated.op.path, position)):
+            if found := frozenset(d.number for d in before if mentions(text, d.step)):
+                return found
+        return frozenset()
+
+    def _moved_to(self, path: str, position: int) -> str:
+        """The name that a file gets after a position, or nothing if it is opened anew before."""
+        for event in self.history.events[position + 1 :]:
+            if isinstance(event, Operated) and event.op.path == path:
+                if event.op.kind == "open":
+                    return ""
+                if event.op.kind in {"rename", "link"}:
+                    return event.op.target
+        return ""
 
     @cached_property
     def owner_of_strike(self) -> dict[int, frozenset[int]]:
@@ -206,6 +254,11 @@ class Facts:
 
     def about(self, raised: Raised) -> frozenset[int]:
         """The dumps whose failure this is."""
+        if raised.position not in self._about:
+            self._about[raised.position] = self._find_about(raised)
+        return self._about[raised.position]
+
+    def _find_about(self, raised: Raised) -> frozenset[int]:
         found: set[int] = set()
         for link in raised.failure.links:
             if link.strike is not None:
@@ -223,13 +276,23 @@ class Facts:
         return frozenset(found | told)
 
     def refused(self, raised: Raised) -> bool:
-        """Whether the failure says that the batch of its own call was not accepted."""
-        top = raised.failure.links[0]
-        if ("accepted", "False") in top.attributes:
+        """Whether the failure says that the batch of its own call was not accepted.
+
+        "Step 3 was not written" says so in the call of step 3, but not in the call of step 4.
+        """
+        if raised.dump is None:
+            return False
+        if ("accepted", "False") in raised.failure.links[0].attributes:
             return True
-        return any(
-            _REFUSED.search(line) for link in raised.failure.links for line in (link.text, *link.notes)
-        )
+        own = self.dumps[raised.dump].step
+        others = {dump.step for dump in self.dumps} - {own}
+        texts = [text for link in raised.failure.links for text in (link.text, *link.notes)]
+        sentences = [s for text in texts for s in _SENTENCE.split(text) if _REFUSED.search(s)]
+        return any(mentions(s, own) or not any(mentions(s, step) for step in others) for s in sentences)
+
+    def said_no(self, dump: Dump) -> bool:
+        """Whether the dump's own call said that it was not accepted."""
+        return any(each.dump == dump.number and self.refused(each) for each in self.raised)
 
     def loose(self, raised: Raised) -> frozenset[int]:
         """The strikes that the failure shows and that belong to no dump by their paths (a directory, a thread)."""
@@ -243,21 +306,38 @@ class Facts:
         """The failures that are this dump's and came at its call or later."""
         return tuple(r for r in self.raised if r.position >= dump.end and dump.number in self.about(r))
 
+    @cached_property
+    def nameless(self) -> tuple[Raised, ...]:
+        """The failures that name no dump and show no strike."""
+        return tuple(r for r in self.raised if not self.about(r) and not self.loose(r))
+
     def unreported(self) -> tuple[Dump, ...]:
         """The lost dumps that no failure accounts for.
 
-        A failure of an operation that shows no step (mkdir, the start of a thread) accounts for one dump.
+        A failure that names no dump, or of an operation that shows no step (mkdir, the start of a thread), accounts
+        for one dump: that of its own call, else the first that was handed over before.
         """
         silent = [d for d in self.lost if not self.told_of(d)]
-        spare = frozenset().union(*(self.loose(r) for r in self.raised), frozenset())
-        # A call that raised something of its own and left nothing behind has told its caller.
-        natural = [r for r in self.raised if not self.about(r) and not self.loose(r)]
-        return tuple(silent[len(spare) + len(natural) :])
+        counted: frozenset[int] = frozenset()
+        for each in self.raised:
+            fresh, counted = self.loose(each) - counted, counted | self.loose(each)
+            for _ in range(len(fresh) or (each in self.nameless)):
+                own = [d for d in silent if d.number == each.dump]
+                earlier = [d for d in silent if d.end <= each.position]
+                for dump in (own or earlier)[:1]:
+                    silent.remove(dump)
+        return tuple(silent)
 
 
 def mentions(text: str, step: int) -> bool:
     """Whether a text holds the step as a number of its own."""
     return re.search(rf"(?<!\d){step}(?!\d)", text) is not None
+
+
+def names_directory(text: str, dump: Dump) -> bool:
+    """Whether a text names the directory of a dump, which alone tells one disk from another."""
+    folder = re.escape(os.path.dirname(dump.name))
+    return re.search(rf"/{folder}(?![\w-])|(?<![\w.-]){folder}/", text.replace(os.sep, "/")) is not None
 
 
 def _holds(rows: tuple[str, ...], part: tuple[str, ...]) -> bool:

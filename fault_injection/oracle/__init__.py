@@ -12,14 +12,15 @@ from fault_injection.oracle.readers import (
     missing_readers,
     read_directory,
 )
-from fault_injection.oracle.rows import Finding, Raised, judge_expectation, judge_rows
+from fault_injection.oracle.refusals import ErrorView
+from fault_injection.oracle.rows import Finding, judge_expectation, judge_rows
 from fault_injection.oracle.strict import StrictError, parse
 from fault_injection.oracle.values import expected_key, expected_value
-from fault_injection.oracle.view import raised
 
 __all__ = [
     "DEFAULTS",
     "READERS",
+    "ErrorView",
     "Expectation",
     "Fields",
     "Finding",
@@ -29,7 +30,6 @@ __all__ = [
     "Outcome",
     "Picture",
     "Policies",
-    "Raised",
     "Reader",
     "Refusal",
     "StrictError",
@@ -46,6 +46,5 @@ __all__ = [
     "parse",
     "picture",
     "plain",
-    "raised",
     "read_directory",
 ]

@@ -3,49 +3,24 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from fault_injection.oracle.batch import BASE, BatchLike, Column, Expectation, expect
 from fault_injection.oracle.compare import differences, show
-from fault_injection.oracle.outcome import Refusal, walk
 from fault_injection.oracle.policies import DEFAULTS, Policies
+from fault_injection.oracle.refusals import LAW_ORDER, ErrorView, judge_error, place
 from fault_injection.oracle.strict import StrictError, parse
 
 Finding = tuple[str, str]
 """The identifier of a law, and one sentence of how it is violated."""
-
-_ORDER = ("C3", "C4", "C1", "C2", "S7", "S6", "S5", "S3", "S2", "S8", "S1", "S4", "S9")
-
-
-class ErrorView(Protocol):
-    """What is known of a raised exception; `fault_injection.history.Failure` is one."""
-
-    @property
-    def words(self) -> str:
-        """Everything that the exception and those it was raised from say."""
-
-
-@dataclass(frozen=True)
-class Raised:
-    """An exception, as text.
-
-    Args:
-        words: its type, message and notes, and those of everything that can be reached from it, a line each.
-        at_call: whether the call that handed the batch over raised it; False: a later call did.
-    """
-
-    words: str
-    at_call: bool = True
 
 
 def judge_rows(
     batch: BatchLike,
     policies: Policies = DEFAULTS,
     content: bytes | None = None,
-    error: ErrorView | None = None,
+    error: ErrorView | BaseException | None = None,
     *,
     at_call: bool = True,
     gts: bool = True,
@@ -65,97 +40,29 @@ def judge_rows(
 
 
 def judge_expectation(
-    expectation: Expectation, content: bytes | None, error: ErrorView | None, *, at_call: bool = True
+    expectation: Expectation,
+    content: bytes | None,
+    error: ErrorView | BaseException | None,
+    *,
+    at_call: bool = True,
 ) -> tuple[Finding, ...]:
     """List what the laws have against one dump of which it is known what must come; see `judge_rows`."""
     if error is not None:
-        found = list(_raised(expectation, error, at_call, content))
+        found = list(judge_error(expectation, error, at_call=at_call))
+        if content is not None and expectation.refusals:
+            found.append(("S7", "the batch is refused, and there is a file all the same"))
     elif content is None:
         found = [("S7", "nothing was raised, and there is no file")]
     else:
         found = [*_not_refused(expectation), *_written(expectation, content)]
-    return tuple(sorted(dict.fromkeys(found), key=lambda finding: _ORDER.index(finding[0])))
-
-
-def _raised(
-    expectation: Expectation, error: ErrorView, at_call: bool, content: bytes | None
-) -> Iterator[Finding]:
-    words = error.words
-    first = words.strip().splitlines()[0][:160] if words.strip() else "an error without words"
-    if not expectation.refusals:
-        for law in _suspects(expectation, words):
-            yield law, f"a batch that can be written is refused: {first}"
-        return
-    if content is not None:
-        yield "S7", f"the batch is refused, and there is a file all the same: {first}"
-    told = [refusal for refusal in expectation.refusals if _tells(refusal, words)]
-    for refusal in told:
-        if at_call or not refusal.at_call:
-            return
-    refusal = (told or sorted(expectation.refusals, key=_weight))[0]
-    for law in refusal.laws:
-        if told:
-            yield law, f"the error comes after the call has returned, though the caller could mend it: {first}"
-        else:
-            yield law, f"{_place(refusal)}: the error does not name {_wanted(refusal)}: {first}"
-
-
-def _weight(refusal: Refusal) -> tuple[bool, int]:
-    return not refusal.must, _ORDER.index(refusal.laws[0])
-
-
-def _tells(refusal: Refusal, words: str) -> bool:
-    """Whether an error names column, row and type; rows may be counted from 0 or from 1."""
-    if refusal.column is not None:
-        names = (refusal.column, repr(refusal.column), ascii(refusal.column), json.dumps(refusal.column))
-        if not any(name in words for name in names):
-            return False
-    if refusal.row is not None:
-        numbers = f"{refusal.row}|{refusal.row + 1}"
-        if not re.search(rf"\brows?\b\D{{0,12}}\b(?:{numbers})\b", words):
-            return False
-    low = words.casefold()
-    return not refusal.types or any(name.casefold() in low for name in refusal.types)
-
-
-def _place(refusal: Refusal) -> str:
-    column = "the batch" if refusal.column is None else f"column {show(refusal.column)}"
-    return column if refusal.row is None else f"{column}, row {refusal.row}"
-
-
-def _wanted(refusal: Refusal) -> str:
-    wanted = [] if refusal.column is None else ["column"]
-    wanted += [] if refusal.row is None else ["row"]
-    wanted += [f"type ({refusal.types[0]})"] if refusal.types else []
-    return " and ".join([", ".join(wanted[:-1]), wanted[-1]] if len(wanted) > 1 else wanted) or "the reason"
-
-
-def _suspects(expectation: Expectation, words: str) -> tuple[str, ...]:
-    """The laws for whose sake a batch may have been refused wrongly: those of the cell that the error names, or of all."""
-    cells = [
-        (column, row, {law for each in walk(outcome.node) for law in each.laws})
-        for column in expectation.columns
-        for row, outcome in enumerate(column.outcomes)
-    ]
-    named = [
-        laws | set(column.laws)
-        for column, row, laws in cells
-        if _tells(Refusal("", (), (), column=column.name, row=row), words)
-    ]
-    laws = set().union(*(named or [cell[2] | set(cell[0].laws) for cell in cells])) - {"D1"}
-    if "Unicode" in words and "S3" in laws:
-        return ("S3",)
-    if "key" in words and "S5" in laws:
-        return ("S5",)
-    # What is at stake in every batch is suspected last.
-    return next(((law,) for law in _ORDER if law in laws), ("S9",))
+    return tuple(sorted(dict.fromkeys(found), key=lambda finding: LAW_ORDER.index(finding[0])))
 
 
 def _not_refused(expectation: Expectation) -> Iterator[Finding]:
     for refusal in expectation.refusals:
         if refusal.must:
             yield from (
-                (law, f"{_place(refusal)}: nothing is raised, though {refusal.reason}")
+                (law, f"{place(refusal)}: nothing is raised, though {refusal.reason}")
                 for law in refusal.laws
             )
 

@@ -37,11 +37,11 @@ def failing_training(trial: Trial, seed: int) -> None:
         if trainer.global_steps == FIRST + 2:
             # From here on the disk goes on: what it fails of is found on the way out.
             trial.release()
+            trial.mark("training error", TrainingError.__name__)
             raise TrainingError("the loss is not finite")
         return trainer.train_item
 
     trainer.step = step
-    trial.mark("training error", TrainingError.__name__)
     with trial.held():
         trial.run("fit", lambda: _fit(trainer))
 

@@ -84,6 +84,7 @@ def deadline(trial: Trial, seed: int) -> None:
     for number in range(2):
         trial.dump(make_batch(seed, number, FIRST + number))
     trial.settle()
+    trial.observe_now()
     trial.drain(0.05, threads=False)
     trial.release()
     trial.drain()
