@@ -20,7 +20,7 @@ from fault_injection.fault import ERRNO_FAULTS
 from fault_injection.history import History, Mark
 from fault_injection.judge.facts import Facts
 from fault_injection.laws import LAWS
-from fault_injection.scenario import Unit
+from fault_injection.scenario import Scenario, Unit
 from fault_injection.scenarios import SCENARIOS
 from fault_injection.subject import Spec, Subject
 from fault_injection.sweep import TrialResult
@@ -67,6 +67,11 @@ QUICK = frozenset({"ENOSPC", "EACCES", "EIO", "EINTR"})
 """The errnos that a quick run sweeps; few writers tell the others apart."""
 
 
+def can_run(scenario: Scenario) -> bool:
+    """Whether this system has what the scenario needs: those with other processes need fork and inherited pipes."""
+    return scenario.place == "here" or hasattr(os, "fork")
+
+
 def units_for(subject: Subject, laws: frozenset[str], *, quick: bool = False) -> tuple[Unit, ...]:
     """Every unit that bears on one of the laws and that the subject can be driven through, slow ones first.
 
@@ -75,7 +80,7 @@ def units_for(subject: Subject, laws: frozenset[str], *, quick: bool = False) ->
         laws: the laws to judge by.
         quick: sweep the errnos of `QUICK` only; every law is visited all the same.
     """
-    chosen = [s for s in SCENARIOS.values() if s.laws & laws and s.needs <= subject.features]
+    chosen = [s for s in SCENARIOS.values() if s.laws & laws and s.needs <= subject.features and can_run(s)]
     order = sorted(chosen, key=lambda scenario: scenario.place != "spawn")
     units: list[Unit] = []
     for scenario in order:

@@ -84,4 +84,4 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
     contract = config.stash.get(CONTRACT, None)
     if contract is not None and contract.trials:
-        terminalreporter.write_line(f"verl-dump: {contract.subject.label}: {contract.trials:,} trials")
+        terminalreporter.write_line(f"verl-dump: {contract.subject.label}: {contract.trials:,} trial{'s' * (contract.trials != 1)}")

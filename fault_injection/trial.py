@@ -47,7 +47,7 @@ class Look(Protocol):
         """The content of one file, or None where there is none."""
 
 
-LOOK = 0.0004
+LOOK = 0.0004 if sys.platform == "linux" else 0.02
 """Seconds between two looks at the threads while waiting until the writer rests."""
 LINGER = 0.006
 """Seconds that a thread must have slept after a drain before it counts as left behind."""

@@ -81,6 +81,11 @@ class GenerationDumper:
         self._reset()
         exits.watch(self)
 
+    @property
+    def _shutdown(self) -> bool:
+        """Never: verl's `fit()` reads this of its executor to know whether it must make a new one (verl #6324)."""
+        return False
+
     def _reset(self) -> None:
         self._changed = threading.Condition()
         self._numbers = itertools.count(1)

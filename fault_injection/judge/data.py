@@ -112,12 +112,11 @@ def both_of_one_step(facts: Facts) -> Iterator[str]:
         twins = [
             d for d in facts.dumps if d.name == dump.name and d.run == dump.run and d.number != dump.number
         ]
-        if not twins or _rows_anywhere(facts, dump):
+        if not twins or _rows_anywhere(facts, dump) or not _silently(facts, dump, twins):
             continue
         if facts.ever_written(dump):
-            # Whatever became of the other dump: an error that names the step does not say that these rows are gone.
-            yield f"the rows of {dump} were on disk, and another dump of that step in the same run took them away"
-        elif not facts.told_of(dump) and not facts.strikes:
+            yield f"the rows of {dump} were on disk; another dump of that step in the same run took them away"
+        elif not facts.strikes:
             yield f"step {dump.step} was dumped twice in one run; the rows of {dump} are lost and nobody was told"
     for name in dict.fromkeys(d.name for d in facts.dumps):
         last = max((d for d in facts.dumps if d.name == name), key=lambda d: d.number)
@@ -129,6 +128,13 @@ def both_of_one_step(facts: Facts) -> Iterator[str]:
             and not last.failure
         ):
             yield f"{last} of the restarted run is not on disk: {_difference(facts, last)}"
+
+
+def _silently(facts: Facts, dump: Dump, twins: list[Dump]) -> bool:
+    """Whether more dumps of one step are lost than failures were raised: by their words the failures do not differ."""
+    lost = [each for each in (dump, *twins) if each in facts.lost]
+    strikes = [{link.strike for link in r.failure.links} - {None} for r in facts.told_of(dump)]
+    return len(lost) > sum(max(len(each), 1) for each in strikes)
 
 
 def _when(facts: Facts, seen: Seen, position: int) -> str:

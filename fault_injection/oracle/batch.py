@@ -24,19 +24,19 @@ class BatchLike(Protocol):
 
     @property
     def inputs(self) -> Any:
-        """n prompts."""
+        """N prompts."""
 
     @property
     def outputs(self) -> Any:
-        """n responses."""
+        """N responses."""
 
     @property
     def gts(self) -> Any:
-        """n ground truths."""
+        """N ground truths."""
 
     @property
     def scores(self) -> Any:
-        """n scores."""
+        """N scores."""
 
     @property
     def extras(self) -> Any:
@@ -115,7 +115,9 @@ class _Building:
                 Refusal(f"base columns differ in length ({sizes})", (), ("C3",), at_call=True)
             )
         columns = {
-            name: self.column(name, base[name], rows, ("D1",)) for name, rows in found.items() if rows is not None
+            name: self.column(name, base[name], rows, ("D1",))
+            for name, rows in found.items()
+            if rows is not None
         }
         if count is not None:
             step = Outcome(Leaf(batch.step, ("C2", "D1"), "int"))
@@ -134,9 +136,9 @@ class _Building:
             text, refusals = expected_key(key, self.policies)
             self.refusals += [replace(refusal, at_call=False) for refusal in refusals]
             if text is not None:
-                self.extra(text, key, values, count, columns)
+                self.extra_column(text, key, values, count, columns)
 
-    def extra(self, name: str, key: Any, values: Any, count: int, columns: dict[str, Column]) -> None:
+    def extra_column(self, name: str, key: Any, values: Any, count: int, columns: dict[str, Column]) -> None:
         laws = ("C1",) if isinstance(key, str) else ("S5",)
         if name in BASE and self.policies.colliding == "rename":
             name = f"extra_{name}"
@@ -169,8 +171,7 @@ class _Building:
         if rows is None:
             kind = type(values).__name__
             reason = f"a {kind} is no column"
-            law = "C4" if count is not None or name not in BASE else "C4"
-            self.refusals.append(Refusal(reason, type_names(values), (law,), column=name, at_call=True))
+            self.refusals.append(Refusal(reason, type_names(values), ("C4",), column=name, at_call=True))
         return rows
 
     def column(self, name: str, values: Any, rows: list[Any], laws: tuple[str, ...]) -> Column:
@@ -193,7 +194,9 @@ class _Building:
 
 
 def _holds_objects(values: Any) -> bool:
-    return getattr(getattr(values, "dtype", None), "kind", "") == "O" or native.is_a(values, "pandas", "Series")
+    return getattr(getattr(values, "dtype", None), "kind", "") == "O" or native.is_a(
+        values, "pandas", "Series"
+    )
 
 
 def _sequence(values: Any) -> list[Any] | None:

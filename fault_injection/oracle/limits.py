@@ -44,7 +44,9 @@ def beyond(rows: list[dict[str, Any]], limits: Limits) -> str:
     for row in rows:
         for name, value in row.items():
             columns.setdefault(name, []).append(value)
-    reasons = (reason for name, values in columns.items() for reason in _group(values, limits, name, top=True))
+    reasons = (
+        reason for name, values in columns.items() for reason in _group(values, limits, name, top=True)
+    )
     return next(chain(_keys(list(columns), limits, "a row"), reasons), "")
 
 

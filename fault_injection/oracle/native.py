@@ -79,9 +79,7 @@ def _is_pandas(value: Any) -> bool:
 def _pandas(value: Any, expecting: Expecting) -> Node:
     if is_a(value, "pandas", "Series"):
         elements = rows(value) or []
-        return expecting.inside(
-            value, lambda: Items(tuple(map(expecting.node, elements)), ("S1",), "Series")
-        )
+        return expecting.inside(value, lambda: Items(tuple(map(expecting.node, elements)), ("S1",), "Series"))
     # A missing value: null says so, and so does an error.
     expecting.refuse(value, "a missing value of pandas has no type", must=False)
     return Leaf(None, ("S1",), type(value).__name__)
@@ -184,5 +182,7 @@ def _numbers(dense: Any, index: tuple[int, ...], expecting: Expecting) -> Node:
     except (RuntimeError, NotImplementedError):
         return expecting.refuse(dense, "its elements cannot be had", "S6")
     if isinstance(element, complex):
-        return expecting.refuse(dense, "JSON has no complex numbers", "S6", types=(*dtype_names(dense), "complex"))
+        return expecting.refuse(
+            dense, "JSON has no complex numbers", "S6", types=(*dtype_names(dense), "complex")
+        )
     return expecting.node(element, "S6")

@@ -20,7 +20,7 @@ class Leaf:
         kind: the type of what was handed over.
     """
 
-    value: None | bool | int | float | str
+    value: bool | int | float | str | None
     laws: tuple[str, ...]
     kind: str
 

@@ -105,7 +105,7 @@ def _bytes(array: Any) -> Any:
 def _version(tensor: Any) -> int:
     """The count of the changes made in place, which reading does not raise."""
     try:
-        return int(tensor._version)  # noqa: SLF001 - torch has no other name for it
+        return int(tensor._version)
     except RuntimeError:
         return 0
 

@@ -8,7 +8,7 @@ from typing import Literal, get_args, get_type_hints
 
 @dataclass(frozen=True)
 class Policies:
-    """The declared policies of a writer; the defaults are those of the reference writer.
+    r"""The declared policies of a writer; the defaults are those of the reference writer.
 
     Args:
         non_finite: NaN and infinities become `null`, the `string` NaN, Infinity or -Infinity, or an `error`.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import importlib
 import importlib.util
 import io
 import json
@@ -45,6 +46,11 @@ class Reader:
         return tuple(module for module in self.modules if importlib.util.find_spec(module) is None)
 
 
+def _load(module: str) -> Any:
+    """Import an optional package, for which there need not be type stubs either."""
+    return importlib.import_module(module)
+
+
 def _json(content: bytes) -> Rows:
     return [json.loads(line) for line in content.decode("utf-8").split("\n")[:-1]]
 
@@ -54,9 +60,7 @@ def _strict(content: bytes) -> Rows:
 
 
 def _pandas(content: bytes) -> Rows:
-    import pandas as pd
-
-    frame = pd.read_json(
+    frame = _load("pandas").read_json(
         io.BytesIO(content),
         lines=True,
         orient="records",
@@ -69,16 +73,14 @@ def _pandas(content: bytes) -> Rows:
 
 
 def _pyarrow(content: bytes) -> Rows:
-    from pyarrow import json as arrow_json
-
+    arrow_json = _load("pyarrow.json")
     # A row that is longer than a block is an error of the reader's, not of the file.
     options = arrow_json.ReadOptions(use_threads=False, block_size=max(len(content) + 1, 1 << 20))
     return list(arrow_json.read_json(io.BytesIO(content), read_options=options).to_pylist())
 
 
 def _datasets(content: bytes) -> Rows:
-    import datasets
-
+    datasets = _load("datasets")
     with tempfile.TemporaryDirectory() as folder, _no_progress(datasets):
         path = os.path.join(folder, "1.jsonl")
         with open(path, "wb") as file:
@@ -99,9 +101,7 @@ def _no_progress(datasets: Any) -> Iterator[None]:
 
 
 def _polars(content: bytes) -> Rows:
-    import polars
-
-    return list(polars.read_ndjson(io.BytesIO(content), infer_schema_length=None).to_dicts())
+    return list(_load("polars").read_ndjson(io.BytesIO(content), infer_schema_length=None).to_dicts())
 
 
 _DUCKDB = (
@@ -111,9 +111,10 @@ _DUCKDB = (
 
 
 def _duckdb(content: bytes) -> Rows:
-    import duckdb
-
-    with tempfile.TemporaryDirectory() as folder, duckdb.connect(config={"threads": 1}) as connection:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        _load("duckdb").connect(config={"threads": 1}) as connection,
+    ):
         path = os.path.join(folder, "1.jsonl")
         with open(path, "wb") as file:
             file.write(content)
@@ -196,7 +197,8 @@ def judge_readers(
         return ()
     try:
         values = {
-            column.name: [plain(outcome.node) for outcome in column.outcomes] for column in expectation.columns
+            column.name: [plain(outcome.node) for outcome in column.outcomes]
+            for column in expectation.columns
         }
     except ValueError:
         return ()
@@ -220,8 +222,11 @@ def _ask(reader: Reader, rows: Rows, content: bytes) -> Iterator[tuple[str, str]
         for name in right:
             if name not in wrong or not same(right[name], wrong[name]):
                 found = show(wrong[name]) if name in wrong else "nothing"
-                yield "S9", (
-                    f"row {number}, key {show(name)}: {reader.name} reads {found} instead of {show(right[name])}"
+                yield (
+                    "S9",
+                    (
+                        f"row {number}, key {show(name)}: {reader.name} reads {found} instead of {show(right[name])}"
+                    ),
                 )
 
 

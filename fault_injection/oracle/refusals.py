@@ -64,7 +64,10 @@ def judge_error(
     refusal = (told or sorted(expectation.refusals, key=_weight))[0]
     for law in refusal.laws:
         if told:
-            yield law, f"the error comes after the call has returned, though the caller could mend it: {first}"
+            yield (
+                law,
+                f"the error comes after the call has returned, though the caller could mend it: {first}",
+            )
         else:
             yield law, f"{place(refusal)}: the error does not name {_wanted(refusal)}: {first}"
 

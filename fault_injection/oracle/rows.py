@@ -62,8 +62,7 @@ def _not_refused(expectation: Expectation) -> Iterator[Finding]:
     for refusal in expectation.refusals:
         if refusal.must:
             yield from (
-                (law, f"{place(refusal)}: nothing is raised, though {refusal.reason}")
-                for law in refusal.laws
+                (law, f"{place(refusal)}: nothing is raised, though {refusal.reason}") for law in refusal.laws
             )
 
 
@@ -96,7 +95,10 @@ def _line(expectation: Expectation, row: int, line: str) -> Iterator[Finding]:
     try:
         got = parse(line)
     except StrictError as error:
-        yield error.law, f"row {row}: {error}: {show(line[max(0, error.position - 20) : error.position + 20])}"
+        yield (
+            error.law,
+            f"row {row}: {error}: {show(line[max(0, error.position - 20) : error.position + 20])}",
+        )
         try:
             got = json.loads(line)
         except (ValueError, RecursionError):

@@ -10,7 +10,9 @@ _STRING = re.compile(r'"[^"\\\x00-\x1f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)((?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)")
 _NOT_JSON = re.compile(r"-?(?:NaN|Infinity|nan|inf)\b")
 _WORDS = {"true": True, "false": False, "null": None}
-_ESCAPE = re.compile(r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|(.))")
+_ESCAPE = re.compile(
+    r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|(.))"
+)
 _SHORT = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 
@@ -143,7 +145,9 @@ class _Parser:
         if match is None:
             bare = _NOT_JSON.match(self.text, start)
             what = f"a bare {bare.group()}" if bare else repr(self.text[start : start + 1])
-            raise StrictError(f"{what}, which is no JSON" if start < len(self.text) else "the text ends", start)
+            raise StrictError(
+                f"{what}, which is no JSON" if start < len(self.text) else "the text ends", start
+            )
         self.at = match.end()
         if not match.group(1):
             try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import decimal
 import enum
 import fractions
@@ -32,7 +32,7 @@ class Grade(enum.IntEnum):
     FULL = 1
 
 
-class Role(str, enum.Enum):  # noqa: UP042 - StrEnum came with Python 3.11
+class Role(str, enum.Enum):
     """An enum whose members are text."""
 
     USER = "user"
@@ -54,16 +54,25 @@ class Record:
     value: int = 1
 
 
-class BrokenText:
+class _Shown:
+    """Lets Hypothesis report an object that cannot show itself."""
+
+    __slots__ = ()
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002 - the hook's own signature
+        printer.text(f"{type(self).__name__}()")
+
+
+class BrokenText(_Shown):
     """An object that can be neither shown nor measured nor iterated."""
 
     def _raise(self, *_: Any) -> NoReturn:
         raise RuntimeError("this object raises")
 
-    __str__ = __repr__ = __len__ = __getitem__ = __iter__ = _raise  # type: ignore[assignment]
+    __str__ = __repr__ = __len__ = __getitem__ = __iter__ = _raise
 
 
-class BrokenSequence(Sequence[Any]):
+class BrokenSequence(_Shown, Sequence[Any]):
     """A sequence that raises when it is read."""
 
     def __len__(self) -> int:
@@ -73,7 +82,7 @@ class BrokenSequence(Sequence[Any]):
         raise RuntimeError("this sequence raises")
 
 
-class BrokenLength(list[Any]):
+class BrokenLength(_Shown, list[Any]):
     """A list whose length cannot be had."""
 
     def __len__(self) -> int:
@@ -83,7 +92,7 @@ class BrokenLength(list[Any]):
         raise RuntimeError("this list raises")
 
 
-class BrokenMapping(Mapping[str, Any]):
+class BrokenMapping(_Shown, Mapping[str, Any]):
     """A mapping that raises when it is read."""
 
     def __len__(self) -> int:
@@ -96,8 +105,10 @@ class BrokenMapping(Mapping[str, Any]):
         raise RuntimeError("this mapping raises")
 
 
-class BrokenKey:
+class BrokenKey(_Shown):
     """A key that cannot be shown."""
+
+    __slots__ = ()
 
     def __str__(self) -> str:
         raise RuntimeError("this key raises")
@@ -116,7 +127,7 @@ class LoudText(str):
     __repr__ = __str__
 
 
-_DAY = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.timezone.utc)
+_DAY = dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.timezone.utc)
 _UNKNOWN: tuple[Callable[[], Any], ...] = (
     lambda: {1},
     lambda: frozenset({1}),
@@ -128,22 +139,22 @@ _UNKNOWN: tuple[Callable[[], Any], ...] = (
     lambda: fractions.Fraction(1, 3),
     lambda: 1j,
     lambda: Verdict.RIGHT,
-    lambda: Record(),
+    Record,
     lambda: _DAY,
-    lambda: _DAY.date(),
-    lambda: _DAY.time(),
-    lambda: datetime.timedelta(seconds=1),
+    _DAY.date,
+    _DAY.time,
+    lambda: dt.timedelta(seconds=1),
     lambda: pathlib.PurePosixPath("a/b"),
     lambda: uuid.UUID(int=1),
     lambda: re.compile("a"),
     lambda: iter([1]),
     lambda: (n for n in [1]),
-    lambda: {"a": 1}.keys(),
-    lambda: {"a": 1}.values(),
+    {"a": 1}.keys,
+    {"a": 1}.values,
     lambda: len,
     lambda: int,
     lambda: ...,
-    lambda: object(),
+    object,
     lambda: types.SimpleNamespace(a=1),
     lambda: ValueError("an error"),
 )

@@ -56,12 +56,14 @@ def number_dtypes(byte_order: str = "?") -> st.SearchStrategy[np.dtype[Any]]:
         byte_order: `<`, `>`, or `?` for either.
     """
     orders = st.sampled_from(("=", ">", "<") if byte_order == "?" else (byte_order,))
-    return st.builds(lambda char, order: np.dtype(char).newbyteorder(order), st.sampled_from(_NUMBERS), orders)
+    return st.builds(
+        lambda char, order: np.dtype(char).newbyteorder(order), st.sampled_from(_NUMBERS), orders
+    )
 
 
 def number_scalars() -> st.SearchStrategy[Any]:
     """Numpy scalars that are JSON numbers or booleans: every width, the long double left out."""
-    return number_dtypes("=").flatmap(lambda dtype: _scalars_of(dtype))
+    return number_dtypes("=").flatmap(_scalars_of)
 
 
 def numpy_scalars() -> st.SearchStrategy[Any]:

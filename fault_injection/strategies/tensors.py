@@ -29,7 +29,9 @@ def dense_tensors(rows: int | None = None) -> st.SearchStrategy[Any]:
         rows: the size of the first dimension; None: any shape from rank 0.
     """
     inner = st.lists(st.integers(0, 3), max_size=2)
-    shapes = st.lists(st.integers(1, 3), max_size=2) if rows is None else inner.map(lambda tail: [rows, *tail])
+    shapes = (
+        st.lists(st.integers(1, 3), max_size=2) if rows is None else inner.map(lambda tail: [rows, *tail])
+    )
     return st.builds(
         _dense,
         st.sampled_from(_DENSE + _NEWER),

@@ -13,8 +13,32 @@ CONTROLS = "\0\x01\b\t\x1b\x1f\x7f\x80\x9f"
 INVISIBLES = "\ufeff\u200b\u200d\u202e\u2066\ufffd\ufffe\uffff\U000e0001\U0010ffff"
 """Byte order mark, joiners, marks of direction, the replacement character, and code points that are no characters."""
 
-_PLAIN = ("", "a", "x = 1", 'say "no"', "back\\slash", "</s>", "<|im_end|>", "\\boxed{42}", "\\u0041", "NaN", "null")
-_WRITTEN = ("naïve", "答案是四十二", "π ≈ 3.14", "🙂", "👩‍👩‍👧‍👦", "e\u0301", "\u0301" * 30, "עברית", "ﷺ", "\U00020000", "İ")
+_PLAIN = (
+    "",
+    "a",
+    "x = 1",
+    'say "no"',
+    "back\\slash",
+    "</s>",
+    "<|im_end|>",
+    "\\boxed{42}",
+    "\\u0041",
+    "NaN",
+    "null",
+)
+_WRITTEN = (
+    "naïve",
+    "答案是四十二",
+    "π ≈ 3.14",
+    "🙂",
+    "👩‍👩‍👧‍👦",
+    "e\u0301",
+    "\u0301" * 30,
+    "עברית",
+    "ﷺ",
+    "\U00020000",
+    "İ",
+)
 
 
 def texts(*, max_size: int = 8, surrogates: bool = True) -> st.SearchStrategy[str]:
