@@ -60,7 +60,9 @@ class Registry:
             types=tuple(cls.__name__ for cls in type(error).__mro__),
             text=self.plain(_text(error)),
             errno=number if isinstance(number, int) else None,
-            notes=tuple(self.plain(_text(note)) for note in notes) if isinstance(notes, (list, tuple)) else (),
+            notes=tuple(self.plain(_text(note)) for note in notes)
+            if isinstance(notes, (list, tuple))
+            else (),
             attributes=tuple((name, self.plain(value)) for name, value in _attributes(error)),
             strike=strike if isinstance(strike, int) else None,
             frames=tuple(frame.name for frame in stack),

@@ -72,7 +72,13 @@ def _errno_kinds() -> list[FaultKind]:
 
 
 _SHAPES = [
-    FaultKind("short", frozenset({"write"}), _DISK, "only the first bytes are taken and their number returned", "bytes"),
+    FaultKind(
+        "short",
+        frozenset({"write"}),
+        _DISK,
+        "only the first bytes are taken and their number returned",
+        "bytes",
+    ),
     FaultKind("slow", FILE_OPS, _DISK, "the operation waits before it goes on", "time"),
     FaultKind("stuck", FILE_OPS, _DISK, "the operation waits until the test opens the gate"),
     FaultKind(
@@ -83,13 +89,25 @@ _SHAPES = [
         errno=errno.EIO,
         stays=False,
     ),
-    FaultKind("vanish", FILE_OPS - {"mkdir"}, _DISK, "the dump directory is removed just before", stays=False),
-    FaultKind("replace", FILE_OPS - {"mkdir"}, _DISK, "the dump directory is replaced by an empty one", stays=False),
+    FaultKind(
+        "vanish", FILE_OPS - {"mkdir"}, _DISK, "the dump directory is removed just before", stays=False
+    ),
+    FaultKind(
+        "replace", FILE_OPS - {"mkdir"}, _DISK, "the dump directory is replaced by an empty one", stays=False
+    ),
 ]
 
 _CRASHES = [
-    FaultKind("kill", FILE_OPS, _DISK, "the process is killed (SIGKILL) just before the operation", stays=False),
-    FaultKind("torn", frozenset({"write"}), _DISK, "half of the bytes are written, then the process is killed", stays=False),
+    FaultKind(
+        "kill", FILE_OPS, _DISK, "the process is killed (SIGKILL) just before the operation", stays=False
+    ),
+    FaultKind(
+        "torn",
+        frozenset({"write"}),
+        _DISK,
+        "half of the bytes are written, then the process is killed",
+        stays=False,
+    ),
 ]
 
 _DEATHS = [

@@ -195,6 +195,8 @@ def choose_laws(asked: list[str]) -> frozenset[str] | None:
     for name in names:
         of_name = {law for law in LAWS if name in (law, law.rstrip("0123456789"))}
         if not of_name:
-            raise UnknownLawError(f"unknown law {name!r}; the laws are {', '.join(LAWS)}, the groups {', '.join(GROUPS)}")
+            raise UnknownLawError(
+                f"unknown law {name!r}; the laws are {', '.join(LAWS)}, the groups {', '.join(GROUPS)}"
+            )
         chosen |= of_name
     return frozenset(chosen) if names else None

@@ -70,13 +70,19 @@ class Rule:
         applies = self.fault.kind.ops
         if self.op == "bytes":
             if not self.fault.kind.errno or "write" not in applies or self.fault.name == "lost":
-                raise PlanError(f"bytes>{self.limit} takes an error such as ENOSPC, EDQUOT or EFBIG, not {self.fault}")
+                raise PlanError(
+                    f"bytes>{self.limit} takes an error such as ENOSPC, EDQUOT or EFBIG, not {self.fault}"
+                )
         elif self.op not in OPS:
             raise PlanError(f"unknown operation {self.op!r}; the operations are {', '.join(OPS)} and bytes>N")
         elif self.op not in applies:
-            raise PlanError(f"fault {self.fault.name} does not apply to {self.op}; it applies to {_listed(applies)}")
+            raise PlanError(
+                f"fault {self.fault.name} does not apply to {self.op}; it applies to {_listed(applies)}"
+            )
         if any(c in self.glob for c in ";@"):
-            raise PlanError(f"glob {self.glob!r} holds ';' or '@', which separate rules; use '?' for that character")
+            raise PlanError(
+                f"glob {self.glob!r} holds ';' or '@', which separate rules; use '?' for that character"
+            )
 
     def matches(self, op: Op) -> bool:
         """Whether the rule is about this operation (its count aside)."""
@@ -85,7 +91,10 @@ class Rule:
         if not self.glob:
             return True
         return any(
-            fnmatchcase(name, self.glob) for path in (op.path, op.target) if path for name in (path, path.rpartition("/")[2])
+            fnmatchcase(name, self.glob)
+            for path in (op.path, op.target)
+            if path
+            for name in (path, path.rpartition("/")[2])
         )
 
     def __str__(self) -> str:

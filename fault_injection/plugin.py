@@ -17,11 +17,19 @@ _OPTIONS = ("dump_target", "dump_source", "dump_class", "dump_law", "dump_seed")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of the contract."""
-    group = parser.getgroup("verl-dump", "the contract of generation dumps (pytest --pyargs fault_injection.contract)")
-    group.addoption("--dump-target", metavar="TARGET", help="package.module:Class or path/file.py:Class to judge")
-    group.addoption("--dump-source", metavar="PATH", help="read the class out of a checkout, a wheel or a file instead")
+    group = parser.getgroup(
+        "verl-dump", "the contract of generation dumps (pytest --pyargs fault_injection.contract)"
+    )
+    group.addoption(
+        "--dump-target", metavar="TARGET", help="package.module:Class or path/file.py:Class to judge"
+    )
+    group.addoption(
+        "--dump-source", metavar="PATH", help="read the class out of a checkout, a wheel or a file instead"
+    )
     group.addoption("--dump-class", metavar="NAME", help="with --dump-source: the class")
-    group.addoption("--dump-law", action="append", metavar="LAW", help="only tests of this law or group; repeatable")
+    group.addoption(
+        "--dump-law", action="append", metavar="LAW", help="only tests of this law or group; repeatable"
+    )
     group.addoption("--dump-seed", type=int, metavar="N", help="chooses the batches (default 0)")
 
 
@@ -84,4 +92,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
     contract = config.stash.get(CONTRACT, None)
     if contract is not None and contract.trials:
-        terminalreporter.write_line(f"verl-dump: {contract.subject.label}: {contract.trials:,} trial{'s' * (contract.trials != 1)}")
+        terminalreporter.write_line(
+            f"verl-dump: {contract.subject.label}: {contract.trials:,} trial{'s' * (contract.trials != 1)}"
+        )

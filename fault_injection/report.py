@@ -174,7 +174,9 @@ def as_text(report: Report, *, quiet: bool = False) -> str:
         count[verdict.status] += 1
     words = {"holds": "held", "violated": "violated", "not claimed": "not claimed", "skipped": "skipped"}
     summary = ", ".join(f"{count[s]} {words[s]}" for s in words if count[s])
-    lines.append(f"{report.label}: {summary}; {report.trials:,} trial{'s' * (report.trials != 1)} in {report.seconds:.1f} s")
+    lines.append(
+        f"{report.label}: {summary}; {report.trials:,} trial{'s' * (report.trials != 1)} in {report.seconds:.1f} s"
+    )
     return "\n".join(lines)
 
 

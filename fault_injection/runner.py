@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
 
@@ -86,7 +87,9 @@ def run_trial(
             gc.collect()
 
 
-def history_of(order: Order, scenario: Scenario, events: list[Event], fired: int, *, complete: bool = True) -> History:
+def history_of(
+    order: Order, scenario: Scenario, events: list[Event], fired: int, *, complete: bool = True
+) -> History:
     """The history made of a trial's events."""
     return History(order.scenario, order.plan, scenario.mechanism, order.seed, tuple(events), fired, complete)
 
@@ -191,7 +194,9 @@ def _run_spawned(order: Order, root: str) -> History:
         events.append(Hung("the exit of the process"))
     events.append(Exited(-9 if code is None else code, stderr))
     final = DiskLook(root)()
-    events.append(Seen(0, tuple((name, content) for name, content in final.items() if name.endswith(".jsonl"))))
+    events.append(
+        Seen(0, tuple((name, content) for name, content in final.items() if name.endswith(".jsonl")))
+    )
     events.append(Final(tuple(sorted(final.items()))))
     fired = sum(1 for event in events if getattr(event, "fault", ""))
     return history_of(order, SCENARIOS[order.scenario], events, fired)
@@ -211,11 +216,10 @@ def telling(write: int) -> Callable[[Event], None]:
 def unpickled(data: bytes) -> list[Event]:
     """The events that came through a pipe; a torn one at the end is left out."""
     stream, events = BytesIO(data), []
-    while True:
-        try:
+    with suppress(EOFError, pickle.UnpicklingError):
+        while True:
             events.append(pickle.load(stream))  # noqa: S301 - written by this package's own child
-        except (EOFError, pickle.UnpicklingError):
-            return events
+    return events
 
 
 def _count_dumps(events: list[Event]) -> int:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-
 WRITER = """
 import json, os
 
@@ -33,7 +32,17 @@ def _pytest(*arguments: str, alone: bool = False) -> subprocess.CompletedProcess
     if alone:
         environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:randomly", *installed, *arguments],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:randomly",
+            *installed,
+            *arguments,
+        ],
         capture_output=True,
         text=True,
         timeout=120,
@@ -68,7 +77,9 @@ def test_broken_writer_fails_with_its_replay() -> None:
 def test_laws_of_the_queue_are_skipped_for_a_synchronous_writer() -> None:
     """A law that the target does not claim is skipped with the reason, not passed."""
     Path("writer.py").write_text(WRITER.format(name="Direct", body=DIRECT))
-    run = _pytest("--pyargs", "fault_injection.contract", "--dump-target", "writer.py:Direct", "--dump-law", "Q5", "-rs")
+    run = _pytest(
+        "--pyargs", "fault_injection.contract", "--dump-target", "writer.py:Direct", "--dump-law", "Q5", "-rs"
+    )
     Path("writer.py").unlink()
     assert run.returncode == 0
     assert "1 skipped" in run.stdout
@@ -127,11 +138,23 @@ def test_law_marker_selects_tests_of_other_suites() -> None:
 def test_command_and_contract_agree() -> None:
     """The command and the pytest form give one and the same verdict of a law."""
     Path("writer.py").write_text(WRITER.format(name="Direct", body=DIRECT))
-    command = [sys.executable, "-m", "fault_injection.cli", "check", "writer.py:Direct", "--law", "D6", "--json", "-"]
+    command = [
+        sys.executable,
+        "-m",
+        "fault_injection.cli",
+        "check",
+        "writer.py:Direct",
+        "--law",
+        "D6",
+        "--json",
+        "-",
+    ]
     root = str(Path(__file__).parent.parent)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
     shown = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, check=False)
-    run = _pytest("--pyargs", "fault_injection.contract", "--dump-target", "writer.py:Direct", "--dump-law", "D6")
+    run = _pytest(
+        "--pyargs", "fault_injection.contract", "--dump-target", "writer.py:Direct", "--dump-law", "D6"
+    )
     Path("writer.py").unlink()
     law = json.loads(shown.stdout)["laws"][0]
     assert (law["id"], law["status"]) == ("D6", "violated")

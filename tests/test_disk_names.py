@@ -56,7 +56,7 @@ def early() -> Iterator[types.ModuleType]:
     """A module that holds the functions under names of its own."""
     module = types.ModuleType("early_names")
     sys.modules["early_names"] = module
-    exec(EARLY, vars(module))  # noqa: S102
+    exec(EARLY, vars(module))
     yield module
     del sys.modules["early_names"]
 

@@ -188,7 +188,7 @@ def test_a_module_made_after_the_set_up_is_patched(fake: memory.Memory) -> None:
     module = types.ModuleType("late_target")
     sys.modules["late_target"] = module
     try:
-        exec("import os\nfrom os import makedirs, replace\ndef make(path):\n    makedirs(path)", vars(module))  # noqa: S102
+        exec("import os\nfrom os import makedirs, replace\ndef make(path):\n    makedirs(path)", vars(module))
         with fake.trial(Plan()) as injector:
             module.make(f"{injector.folder}/deep")
             assert os.listdir(injector.folder) == ["deep"]

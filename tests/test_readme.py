@@ -97,7 +97,9 @@ def test_writer_example_writes() -> None:
 def test_every_plan_shown_is_a_plan() -> None:
     """Each plan in the table of plans parses, and prints as it is written."""
     table = README[README.index("| plan |") : README.index("Rules are joined")]
-    plans = [p for line in table.splitlines()[2:] if line for p in re.findall(r"`([^`]+)`", line.split("|")[1])]
+    plans = [
+        p for line in table.splitlines()[2:] if line for p in re.findall(r"`([^`]+)`", line.split("|")[1])
+    ]
     assert len(plans) >= 14
     for text in plans:
         assert str(Plan.parse(text)) == text
@@ -113,12 +115,16 @@ def test_every_operation_is_named() -> None:
 def test_every_option_is_named() -> None:
     """The README names every option of the command."""
     check = _parser()._subparsers._group_actions[0].choices["check"]  # type: ignore[union-attr,index]
-    options = [option for action in check._actions for option in action.option_strings if option.startswith("--")]
+    options = [
+        option for action in check._actions for option in action.option_strings if option.startswith("--")
+    ]
     missing = [option for option in options if option not in README and option not in {"--help", "--quiet"}]
     assert missing == []
 
 
-@pytest.mark.skipif("VERL_DUMP_WHEELS" not in os.environ, reason="set VERL_DUMP_WHEELS to a folder with verl's wheels")
+@pytest.mark.skipif(
+    "VERL_DUMP_WHEELS" not in os.environ, reason="set VERL_DUMP_WHEELS to a folder with verl's wheels"
+)
 def test_report_shown_is_true_of_the_wheel() -> None:
     """Every violation in the README's report is found again by its own replay command, word for word."""
     wheel = next(Path(os.environ["VERL_DUMP_WHEELS"]).glob("verl-0.9.1-*.whl"))

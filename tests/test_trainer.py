@@ -388,7 +388,7 @@ def test_cancellation_with_a_stuck_write(place, monkeypatch):
 
 
 def test_fit_in_a_thread(kind, place):
-    """fit() works in any thread."""
+    """A fit() works in any thread."""
     trainer = trainer_of(kind, place)
     thread = threading.Thread(target=trainer.run)
     thread.start()

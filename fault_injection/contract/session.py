@@ -66,7 +66,9 @@ class Contract:
             pytest.skip(f"{law} {verdict.status}: {verdict.reason}")
         if verdict.status == "violated":
             report = Report(self.spec, self.subject.label, self.seed, (verdict,), verdict.trials, 0.0)
-            lines = [f"{law} is violated in {verdict.violated} of {verdict.trials} trials: {LAWS[law].sentence}"]
+            lines = [
+                f"{law} is violated in {verdict.violated} of {verdict.trials} trials: {LAWS[law].sentence}"
+            ]
             for found in verdict.violations:
                 lines += [f"  {found.message}", f"    {replay_command(report, law, found)}"]
             pytest.fail("\n".join(lines), pytrace=False)

@@ -25,7 +25,7 @@ def complete(facts: Facts) -> Iterator[str]:
             continue
         if facts.is_written(dump):
             if foreign := _foreign_rows(facts, dump):
-                yield f"{dump.name} holds {foreign} rows that were not handed over for that step"
+                yield f"{dump.name} holds {_rows(foreign)} that were not handed over for that step"
             continue
         yield f"{dump} was accepted and drained without error, but {_difference(facts, dump)}"
 
@@ -100,7 +100,7 @@ def as_handed_over(facts: Facts) -> Iterator[str]:
                 yield f"the caller's change after the call reached the file: row {number} of {changed} differs in {keys[0]!r}"
                 return
         if len(twin) != len(rows):
-            yield f"the caller's change after the call reached the file: {len(rows)} rows of {changed} instead of {len(twin)}"
+            yield f"the caller's change after the call reached the file: {_rows(len(rows))} of {changed} instead of {len(twin)}"
         steps = {row.get("step") for row in _parsed(facts.final[changed.name]) or []}
         if steps != {changed.step}:
             yield f"the rows of {changed} carry step {sorted(map(str, steps))}: it was read after the call had returned"
@@ -132,8 +132,11 @@ def both_of_one_step(facts: Facts) -> Iterator[str]:
 
 def _silently(facts: Facts, dump: Dump, twins: list[Dump]) -> bool:
     """Whether more dumps of one step are lost than failures were raised: by their words the failures do not differ."""
-    lost = [each for each in (dump, *twins) if each in facts.lost]
-    strikes = [{link.strike for link in r.failure.links} - {None} for r in facts.told_of(dump)]
+    if facts.said_no(dump):
+        return False
+    lost = [each for each in (dump, *twins) if each in facts.lost and not facts.said_no(each)]
+    told = {r.position: r for each in lost for r in facts.told_of(each) if not facts.refused(r)}
+    strikes = [{link.strike for link in r.failure.links} - {None} for r in told.values()]
     return len(lost) > sum(max(len(each), 1) for each in strikes)
 
 
@@ -197,6 +200,10 @@ def _is_made_of(prompts: list[object], pieces: list[list[object]]) -> bool:
     return False
 
 
+def _rows(count: int) -> str:
+    return f"{count} row{'s' * (count != 1)}"
+
+
 def _amount(content: bytes) -> str:
     lines, rest = content.count(b"\n"), len(content) - content.rfind(b"\n") - 1
     torn = f" and a torn one of {rest:,} bytes" if rest else ""
@@ -218,7 +225,7 @@ def _difference(facts: Facts, dump: Dump) -> str:
     if rows is None:
         return f"{dump.name} is torn"
     if len(rows) != len(dump.rows):
-        return f"{dump.name} holds {len(rows)} rows instead of {len(dump.rows)}"
+        return f"{dump.name} holds {_rows(len(rows))} instead of {len(dump.rows)}"
     for number, (right, wrong) in enumerate(zip(dump.rows, rows, strict=True), 1):
         if right != wrong:
             want, got = json.loads(right), json.loads(wrong)

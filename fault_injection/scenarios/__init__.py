@@ -7,6 +7,12 @@ from fault_injection.scenarios import crash, exits, fits, queue, writing
 
 SCENARIOS: dict[str, Scenario] = {
     scenario.name: scenario
-    for scenario in (*writing.SCENARIOS, *queue.SCENARIOS, *crash.SCENARIOS, *exits.SCENARIOS, *fits.SCENARIOS)
+    for scenario in (
+        *writing.SCENARIOS,
+        *queue.SCENARIOS,
+        *crash.SCENARIOS,
+        *exits.SCENARIOS,
+        *fits.SCENARIOS,
+    )
 }
 """Every scenario, in the order in which they are run."""

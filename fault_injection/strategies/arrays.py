@@ -39,7 +39,7 @@ def number_arrays(shape: st.SearchStrategy[tuple[int, ...]] | None = None) -> st
 
 def text_arrays(shape: st.SearchStrategy[tuple[int, ...]] | None = None) -> st.SearchStrategy[Array]:
     """Arrays of text (dtype U), whose elements numpy strips of NUL at the end."""
-    return (shape or shapes()).flatmap(lambda size: hnp.arrays("U4", size, elements=texts(max_size=4)))
+    return object_arrays(texts(max_size=4), shape).map(lambda array: array.astype(np.str_))
 
 
 def object_arrays(

@@ -63,10 +63,11 @@ def _dense(name: str, shape: list[int], value: float, how: str) -> Any:
     dtype = getattr(torch, name, torch.float32)
     if how == "expanded" and shape:
         return torch.full(shape[:1] + [1] * (len(shape) - 1), value).to(dtype).expand(shape)
-    tensor = torch.full([2 * size for size in shape] if how == "strided" else shape, value).to(dtype)
-    if how == "strided":
-        tensor = tensor[tuple(slice(None, None, 2) for _ in shape)].permute(*reversed(range(len(shape))))
-        return tensor.permute(*reversed(range(len(shape)))) if shape else tensor
+    if how == "strided" and shape:
+        # Every second element of a transposed one.
+        wide = torch.full([2 * size for size in reversed(shape)], value).to(dtype)
+        return wide.permute(list(reversed(range(len(shape)))))[tuple(slice(None, None, 2) for _ in shape)]
+    tensor = torch.full(shape, value).to(dtype)
     if how in {"gradient", "parameter"} and name in {"float32", "float64", "float16", "bfloat16"}:
         return torch.nn.Parameter(tensor) if how == "parameter" else tensor.requires_grad_(True)
     if how == "nan" and name in {"float32", "float64", "float16", "bfloat16"}:

@@ -1,0 +1,1 @@
+"""Targets: how a writer under test is named, loaded and driven."""

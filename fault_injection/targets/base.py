@@ -66,7 +66,10 @@ class Target:
             directory: where the dump's file belongs; it may not exist yet.
             batch: what to write, to `{directory}/{batch.step}.jsonl`.
         """
-        raise TargetError(f"target {type(self).__name__} does not override dump(directory, batch)")
+        raise TargetError(
+            f"target {type(self).__name__} does not override dump(directory, batch), so the batch of step "
+            f"{batch.step} cannot go to {directory}"
+        )
 
     def drain(self, timeout: float | None = None) -> None:
         """Wait until every accepted dump is on disk or its failure has been raised.
@@ -109,9 +112,7 @@ class SurfaceTarget(Target):
         columns = {"inputs": batch.inputs, "outputs": batch.outputs, "scores": batch.scores}
         if self._takes_gts:
             columns["gts"] = batch.gts
-        self._instance._dump_generations(  # noqa: SLF001 - verl's own name for its dump
-            **columns, reward_extra_infos_dict=batch.extras, dump_path=directory
-        )
+        self._instance._dump_generations(**columns, reward_extra_infos_dict=batch.extras, dump_path=directory)
 
     def drain(self, timeout: float | None = None) -> None:
         """Call `_shutdown_dump_executor`, where the class has one."""
@@ -126,7 +127,7 @@ class SurfaceTarget(Target):
 
 def takes_gts(cls: type) -> bool:
     """Whether `_dump_generations` takes ground truths (verl's does since #2353)."""
-    parameters = inspect.signature(cls._dump_generations).parameters  # type: ignore[attr-defined]  # noqa: SLF001
+    parameters = inspect.signature(cls._dump_generations).parameters  # type: ignore[attr-defined]
     return "gts" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 
@@ -142,4 +143,6 @@ def has_reference_fit(cls: type) -> bool:
 
 def is_asynchronous(cls: type) -> bool:
     """Whether the class creates or drains an executor; without either it writes within the call."""
-    return any(callable(getattr(cls, name, None)) for name in ("_init_dump_executor", "_shutdown_dump_executor"))
+    return any(
+        callable(getattr(cls, name, None)) for name in ("_init_dump_executor", "_shutdown_dump_executor")
+    )
