@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 import time
 from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import NoReturn
 
 from fault_injection import engine
 from fault_injection.engine import Crew, UnitResult
+from fault_injection.examples import PREFIX
 from fault_injection.laws import LAWS, UnknownLawError, choose_laws
 from fault_injection.plan import Plan, PlanError
 from fault_injection.report import Report, as_story, as_text, header, write_json
@@ -17,6 +21,7 @@ from fault_injection.scenario import Scenario
 from fault_injection.scenarios import SCENARIOS
 from fault_injection.subject import DEFAULT, Spec, load_subject
 from fault_injection.targets.errors import TargetError
+from fault_injection.wire import Depth
 
 OK, VIOLATED, UNUSABLE = 0, 1, 2
 """Exit codes: no law is violated; one is; the target cannot be loaded or driven, or the usage is wrong."""
@@ -34,6 +39,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code.
     """
     options = _parser().parse_args(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        # What a writer says may hold anything, and a terminal may know ASCII only.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         return _check(options)
     except (TargetError, PlanError, UnknownLawError) as error:
@@ -42,10 +51,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("verl-dump: interrupted", file=sys.stderr)
         return 130
+    except BrokenPipeError:
+        # Who reads the report has read enough; the interpreter must not fail of it again when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 141
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong in one line, as every other error does."""
+        self.exit(UNUSABLE, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="verl-dump", description="Proves that a trainer's generation dump loses neither data nor errors."
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -83,6 +102,17 @@ def _parser() -> argparse.ArgumentParser:
         "--quick", action="store_true", help="sweep four errnos instead of all; still every law"
     )
     check.add_argument(
+        "--examples",
+        type=int,
+        default=200,
+        metavar="N",
+        help="examples for each law of S and C (default 200)",
+    )
+    check.add_argument("--torch", action="store_true", help="hand over tensors too (law S6)")
+    check.add_argument(
+        "--readers", action="store_true", help="read back with pandas, pyarrow, polars, duckdb too (law S9)"
+    )
+    check.add_argument(
         "--json", metavar="FILE", help="write the report as JSON as well; - for standard output"
     )
     check.add_argument("-q", "--quiet", action="store_true", help="show violated laws and the summary only")
@@ -95,6 +125,8 @@ def _check(options: argparse.Namespace) -> int:
         _see_writable(options.json)
     specs = _specs(options)
     if options.plan is not None:
+        if options.json:
+            raise TargetError("--json reports whole runs; leave --plan out")
         return max(_replay(spec, options, laws) for spec in specs)
     if options.scenario is not None:
         _known_scenario(options.scenario)
@@ -114,45 +146,69 @@ def _run(spec: Spec, options: argparse.Namespace, laws: frozenset[str] | None) -
         print(header(subject.label, options.seed), file=out, flush=True)
     begin = time.monotonic()
     progress = _Progress(begin)
-    verdicts, trials = engine.check(
-        spec,
-        subject,
-        seed=options.seed,
-        laws=laws,
-        scenario=options.scenario,
-        quick=options.quick,
-        tell=progress.tell,
-        plan=progress.plan,
-    )
-    progress.clear()
+    with progress:
+        verdicts, trials = engine.check(
+            spec,
+            subject,
+            seed=options.seed,
+            laws=laws,
+            scenario=options.scenario,
+            quick=options.quick,
+            depth=_depth(options),
+            tell=progress.tell,
+            plan=progress.plan,
+        )
     report = Report(spec, subject.label, options.seed, verdicts, trials, time.monotonic() - begin)
     print(as_text(report, quiet=options.quiet), file=out, flush=True)
     return report
 
 
 def _replay(spec: Spec, options: argparse.Namespace, laws: frozenset[str] | None) -> int:
-    plan = Plan.parse(options.plan)
     name = options.scenario or "three-dumps"
     scenario = _known_scenario(name)
+    plan = _plan(options.plan, scenario)
     subject = load_subject(spec)
     claimed = engine.claimed_laws(subject)
-    if missing := scenario.needs - subject.features:
+    depth = _depth(options)
+    if missing := scenario.needs - subject.features - {"torch"}:
         raise TargetError(
             f"scenario {name} needs a target that is {', '.join(sorted(missing))}; {subject.label} is not"
         )
     judged_by = claimed & (laws or frozenset(LAWS))
     begin = time.monotonic()
-    result, history = Crew(spec, options.seed).replay(name, str(plan), judged_by & (scenario.laws | {"E8"}))
-    print(as_story(history))
+    result, history = Crew(spec, options.seed, depth).replay(name, plan, judged_by & (scenario.laws | {"E8"}))
     if result is None:
         raise PlanError(
-            f"plan {plan} struck nothing in scenario {name}: {subject.label} has no such operation there"
+            f"plan {plan} struck nothing in scenario {name}: {subject.label} has no such operation there; "
+            "--plan none shows those that it has"
         )
+    print(as_story(history))
     for violation in result.violations:
         print(f"{violation.law} VIOLATED: {violation.message}")
     held = [law for law in result.laws if law not in {v.law for v in result.violations}]
     print(f"{subject.label}: held {', '.join(held) or 'none'}; 1 trial in {time.monotonic() - begin:.1f} s")
     return VIOLATED if result.violations else OK
+
+
+def _plan(text: str, scenario: Scenario) -> str:
+    """The text of a plan, or of an example, once it is known to be one."""
+    if scenario.place != "examples":
+        if text.startswith(PREFIX):
+            raise PlanError(f"scenario {scenario.name} takes plans such as write#1:ENOSPC, not an example")
+        return str(Plan.parse(text))
+    if not text.startswith(PREFIX):
+        raise PlanError(
+            f"scenario {scenario.name} takes an example of a report ({PREFIX}...), not a plan of faults"
+        )
+    return text
+
+
+def _depth(options: argparse.Namespace) -> Depth:
+    if options.examples < 1:
+        raise TargetError(f"--examples {options.examples}: give a number from 1")
+    if options.torch and find_spec("torch") is None:
+        raise TargetError("--torch: torch is not installed; install it or leave the option out")
+    return Depth(options.examples, options.torch, options.readers)
 
 
 def _specs(options: argparse.Namespace) -> list[Spec]:
@@ -231,8 +287,11 @@ class _Progress:
             flush=True,
         )
 
-    def clear(self) -> None:
-        """Take the line away."""
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        # The line is taken away, also from above an error.
         if self._terminal:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 

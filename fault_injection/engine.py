@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fault_injection.fault import ERRNO_FAULTS
-from fault_injection.history import History, Mark
+from fault_injection.history import History, Mark, Operated
 from fault_injection.judge.facts import Facts
 from fault_injection.laws import LAWS
 from fault_injection.scenario import Scenario, Unit
@@ -26,7 +27,7 @@ from fault_injection.subject import Spec, Subject
 from fault_injection.sweep import TrialResult
 from fault_injection.targets.errors import TargetError
 from fault_injection.verdict import Verdict, verdicts_of
-from fault_injection.wire import Job, Reply, send
+from fault_injection.wire import DEPTH, Depth, Job, Reply, send
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -69,18 +70,22 @@ QUICK = frozenset({"ENOSPC", "EACCES", "EIO", "EINTR"})
 
 def can_run(scenario: Scenario) -> bool:
     """Whether this system has what the scenario needs: those with other processes need fork and inherited pipes."""
-    return scenario.place == "here" or hasattr(os, "fork")
+    return scenario.place in {"here", "examples"} or hasattr(os, "fork")
 
 
-def units_for(subject: Subject, laws: frozenset[str], *, quick: bool = False) -> tuple[Unit, ...]:
+def units_for(
+    subject: Subject, laws: frozenset[str], *, quick: bool = False, torch: bool = False
+) -> tuple[Unit, ...]:
     """Every unit that bears on one of the laws and that the subject can be driven through, slow ones first.
 
     Args:
         subject: what is tested.
         laws: the laws to judge by.
         quick: sweep the errnos of `QUICK` only; every law is visited all the same.
+        torch: whether tensors may be handed over.
     """
-    chosen = [s for s in SCENARIOS.values() if s.laws & laws and s.needs <= subject.features and can_run(s)]
+    offered = subject.features | ({"torch"} if torch else set())
+    chosen = [s for s in SCENARIOS.values() if s.laws & laws and s.needs <= offered and can_run(s)]
     order = sorted(chosen, key=lambda scenario: scenario.place != "spawn")
     units: list[Unit] = []
     for scenario in order:
@@ -121,15 +126,19 @@ class Crew:
     Args:
         spec: the subject.
         seed: the seed of the run.
+        depth: how far examples go.
         size: the number of processes.
     """
 
-    def __init__(self, spec: Spec, seed: int, size: int | None = None) -> None:
+    def __init__(self, spec: Spec, seed: int, depth: Depth = DEPTH, size: int | None = None) -> None:
         self.spec = spec
         self.seed = seed
+        self.depth = depth
         # Most of a trial is waiting for threads to come to rest, so two for each core keep the cores busy.
         self.size = size or min(8, 2 * (os.cpu_count() or 1))
         self._stopped = threading.Event()
+        # Scenarios in which the subject hangs though nothing fails: their sweeps would only hang again and again.
+        self._hopeless: set[str] = set()
 
     def run(
         self,
@@ -203,20 +212,29 @@ class Crew:
         """
         with scratch_directory() as scratch, _Worker(scratch) as worker:
             unit = Unit(scenario, plan=plan)
-            reply = worker.ask(Job(self.spec, self.seed, scratch, unit, laws, history=True))
+            reply = worker.ask(Job(self.spec, self.seed, scratch, unit, laws, self.depth, history=True))
+        if not reply.histories:
+            raise TargetError(
+                f"scenario {scenario}: the fake file system lacks a call that this writer makes; "
+                "look at its twin on the disk"
+            )
         return (reply.results[0] if reply.results else None), reply.histories[0]
 
     def _unit(self, worker: _Worker, unit: Unit, laws: frozenset[str], scratch: str) -> UnitResult:
         results: list[TrialResult] = []
         hangs, rest = 0, unit
+        if unit.scenario in self._hopeless:
+            return UnitResult(unit, (), cut_short=True)
         while True:
             wanted = laws & (SCENARIOS[unit.scenario].laws | {"E8"})
-            reply = worker.ask(Job(self.spec, self.seed, scratch, rest, wanted))
+            reply = worker.ask(Job(self.spec, self.seed, scratch, rest, wanted, self.depth))
             results += reply.results
             if not reply.hung_at:
                 return UnitResult(unit, tuple(results))
             hangs += 1
-            if unit.family is None or hangs >= MOST_HANGS:
+            if results[-1].plan == "none":
+                self._hopeless.add(unit.scenario)
+            if unit.family is None or hangs >= MOST_HANGS or unit.scenario in self._hopeless:
                 return UnitResult(unit, tuple(results), cut_short=unit.family is not None)
             rest = replace(unit, start=reply.hung_at + 1)
 
@@ -244,7 +262,13 @@ class _Worker:
             code = process.wait()
             self._end()
             text = self._errors.read_text(errors="replace")[-4000:] if self._errors.exists() else ""
-            raise HarnessError(f"a worker process died (exit code {code}) in {job.unit}:\n{text}") from None
+            if code == 1 and "worker.py" in text:
+                raise HarnessError(f"a worker process died in {job.unit}:\n{text}") from None
+            said = f", having said {text.splitlines()[-1]!r}" if text.strip() else ""
+            raise TargetError(
+                f"{job.spec.location} ended the process that it ran in ({_ending(code)}{said}) in {job.unit}; "
+                "a writer must raise its errors and leave the process alone"
+            ) from None
         if reply.refusal:
             raise TargetError(reply.refusal)
         if reply.error:
@@ -279,6 +303,12 @@ class _Worker:
             process.wait()
 
 
+def _ending(code: int) -> str:
+    with suppress(ValueError):
+        return signal.Signals(-code).name
+    return f"exit code {code}"
+
+
 def probe(crew: Crew, subject: Subject) -> None:
     """See that the subject can be driven at all and that the fault layer sees what it writes.
 
@@ -287,16 +317,21 @@ def probe(crew: Crew, subject: Subject) -> None:
     """
     _, history = crew.replay("three-dumps", "none", frozenset())
     facts = Facts(history)
-    if not facts.dumps:
-        failure = facts.raised[0].failure if facts.raised else "nothing"
-        raise TargetError(f"{subject.label} cannot be driven: starting it raised {failure}; give an adapter")
-    if facts.dumps[0] in facts.lost and facts.raised:
+    first = facts.dumps[0].start if facts.dumps else len(history.events)
+    if unstarted := [each.failure for each in facts.raised if each.position < first]:
+        raise TargetError(f"{subject.label} cannot be driven: starting it raised {unstarted[0]}; give an adapter")
+    if facts.lost[:1] == facts.dumps[:1] and facts.raised:
         failure = facts.raised[0].failure
         raise TargetError(
             f"{subject.label} cannot be driven: {facts.raised[0]} raised {failure} on a healthy disk; "
             "a class is made without its __init__ and needs nothing but global_steps, else give an adapter"
         )
-    if unseen := [mark.text for mark in history.of(Mark) if mark.name == "unseen"]:
+    unseen = [mark.text for mark in history.of(Mark) if mark.name == "unseen"]
+    written = sum(event.op.size for event in history.of(Operated) if event.op.kind == "write")
+    if not unseen and written < sum(map(len, facts.final.values())):
+        # The file was sized and then filled through memory, say.
+        unseen = list(facts.final)
+    if unseen:
         raise TargetError(
             f"{subject.label} writes {unseen[0]} in a way that the fault layer cannot see (C code or "
             "another process), so no fault would strike; write through Python's open or os.write"
@@ -311,6 +346,7 @@ def check(
     laws: frozenset[str] | None = None,
     scenario: str | None = None,
     quick: bool = False,
+    depth: Depth = DEPTH,
     tell: Callable[[UnitResult], object] | None = None,
     plan: Callable[[int], None] | None = None,
 ) -> tuple[tuple[Verdict, ...], int]:
@@ -323,6 +359,7 @@ def check(
         laws: the laws to judge by, by default all.
         scenario: only this scenario.
         quick: sweep few errnos.
+        depth: how far examples go.
         tell: called with each unit's result as it comes; what it returns as true ends the run early.
         plan: called once with the number of units.
 
@@ -337,12 +374,16 @@ def check(
     if scenario is not None:
         wanted &= SCENARIOS[scenario].laws
     claimed = claimed_laws(subject) & wanted
-    crew = Crew(spec, seed)
+    crew = Crew(spec, seed, depth)
     probe(crew, subject)
     units = tuple(
-        unit for unit in units_for(subject, claimed, quick=quick) if scenario in {None, unit.scenario}
+        unit
+        for unit in units_for(subject, claimed, quick=quick, torch=depth.torch)
+        if scenario in {None, unit.scenario}
     )
     if plan is not None:
         plan(len(units))
     results = crew.run(units, claimed, tell)
-    return verdicts_of(subject, wanted, results), sum(len(each.results) for each in results)
+    # A hang is told of whatever laws were asked for.
+    hung = {"E8"} if any(result.hung for each in results for result in each.results) else set()
+    return verdicts_of(subject, wanted | hung, results), sum(len(each.results) for each in results)

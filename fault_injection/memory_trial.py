@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from fault_injection.mechanisms.memory import FOLDER, ROOT, Memory
@@ -38,6 +40,36 @@ class MemoryLook:
             return None
 
 
+_BY_DESCRIPTOR = (
+    "copy_file_range",
+    "posix_fallocate",
+    "pread",
+    "preadv",
+    "pwrite",
+    "pwritev",
+    "readv",
+    "sendfile",
+    "splice",
+    "writev",
+)
+"""Functions of `os` that pyfakefs lacks: called with a fake descriptor, they would reach a real file of that number."""
+
+
+@contextmanager
+def _no_real_descriptors() -> Iterator[None]:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSYS, "the fake file system has no such call")
+
+    real = {name: getattr(os, name) for name in _BY_DESCRIPTOR if hasattr(os, name)}
+    for name in real:
+        setattr(os, name, refuse)
+    try:
+        yield
+    finally:
+        for name, call in real.items():
+            setattr(os, name, call)
+
+
 @functools.lru_cache(maxsize=1)
 def _memory() -> Memory:
     """The fake file system of this process; setting it up costs more than a trial."""
@@ -69,7 +101,7 @@ def run_in_memory(
     trial.on_hang = lambda: on_hang(trial, trial.injector.fired if trial.injector else 0)
     trial.target.warn = scenario.warn
     try:
-        with listening(trial), _memory().trial(plan, observe=trial.observe) as injector:
+        with _no_real_descriptors(), listening(trial), _memory().trial(plan, observe=trial.observe) as injector:
             trial.injector = injector
             scenario.run(trial, seed)
             trial.settle()

@@ -27,6 +27,7 @@ from fault_injection.history import (
     Waited,
 )
 from fault_injection.laws import LAWS
+from fault_injection.scenarios import SCENARIOS
 from fault_injection.subject import Spec
 from fault_injection.verdict import Found, Verdict
 
@@ -81,6 +82,8 @@ def replay_command(report: Report, law: str, found: Found) -> str:
     words = ["verl-dump", "check", *report.spec.arguments, "--law", law]
     if report.seed:
         words += ["--seed", str(report.seed)]
+    if "torch" in SCENARIOS[found.scenario].needs:
+        words += ["--torch"]
     return shlex.join([*words, "--scenario", found.scenario, "--plan", found.plan])
 
 

@@ -177,7 +177,12 @@ def _run_spawned(order: Order, root: str) -> History:
     command = [sys.executable, "-m", "fault_injection.child", str(write)]
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors, pass_fds=(write,)
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            pass_fds=(write,),
+            env={**os.environ, **dict(SCENARIOS[order.scenario].environment)},
         )
         os.close(write)
         with process, process.stdin or BytesIO() as stdin:

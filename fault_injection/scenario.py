@@ -64,10 +64,12 @@ class Scenario:
         after: for `fork`, what the next run does over the directory that the killed process left.
         needs: what the target must have: `asynchronous`, `fit`, or a capability.
         place: `here` (in the worker process), `fork` (in a forked child, for plans that kill), or `spawn` (in a fresh
-            interpreter, whose exit is part of the history).
+            interpreter, whose exit is part of the history), or
+            `examples` (no course of events but batches that Hypothesis makes).
         mechanism: `disk` or `memory`.
         warn: whether the target is opened in its `warn` mode.
         exit_deadline: seconds given to targets that claim `deadline`.
+        environment: variables of the fresh interpreter, for `spawn`.
     """
 
     name: str
@@ -81,6 +83,7 @@ class Scenario:
     mechanism: str = "disk"
     warn: bool = False
     exit_deadline: float | None = None
+    environment: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

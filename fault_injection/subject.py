@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
+from fault_injection.laws import LAWS
+from fault_injection.oracle.policies import DEFAULTS, Policies
 from fault_injection.targets import base
 from fault_injection.targets.base import Target
 from fault_injection.targets.errors import TargetError
@@ -47,6 +50,7 @@ class Subject:
         has_fit: whether it is driven through `fit()` too.
         capabilities: what it claims.
         disclaims: the laws it does not promise.
+        policies: what it declares to make of values that JSON cannot hold.
     """
 
     label: str
@@ -55,6 +59,7 @@ class Subject:
     has_fit: bool
     capabilities: frozenset[str]
     disclaims: frozenset[str]
+    policies: Policies = DEFAULTS
 
     @property
     def features(self) -> frozenset[str]:
@@ -99,15 +104,40 @@ def load_subject(spec: Spec) -> Subject:
 
 def _of_adapter(cls: type[Target], label: str) -> Subject:
     return Subject(
-        label, cls, cls.asynchronous, False, _claims(cls.capabilities, label), frozenset(cls.disclaims)
+        label,
+        cls,
+        cls.asynchronous,
+        False,
+        _claims(cls.capabilities, label),
+        _disclaims(cls.disclaims, label),
+        _policies(cls.policies, label),
     )
 
 
 def _of_surface(cls: type, label: str) -> Subject:
     claims = _claims(getattr(cls, "dump_capabilities", frozenset()), label)
-    disclaims = frozenset(getattr(cls, "dump_disclaims", frozenset()))
+    disclaims = _disclaims(getattr(cls, "dump_disclaims", frozenset()), label)
     make = partial(base.SurfaceTarget, cls)
-    return Subject(label, make, base.is_asynchronous(cls), base.has_reference_fit(cls), claims, disclaims)
+    policies = _policies(getattr(cls, "dump_policies", {}), label)
+    return Subject(
+        label, make, base.is_asynchronous(cls), base.has_reference_fit(cls), claims, disclaims, policies
+    )
+
+
+def _policies(declared: Mapping[str, Any], label: str) -> Policies:
+    try:
+        return Policies(**declared)
+    except (TypeError, ValueError) as error:
+        raise TargetError(f"{label} declares a policy that there is not: {error}") from None
+
+
+def _disclaims(disclaimed: frozenset[str], label: str) -> frozenset[str]:
+    unknown = sorted(set(disclaimed) - LAWS.keys())
+    if unknown or isinstance(disclaimed, str):
+        raise TargetError(
+            f"{label} disclaims {[*unknown, disclaimed][0]!r}, which is no law; give a set such as {{'Q7'}}"
+        )
+    return frozenset(disclaimed)
 
 
 def _claims(claimed: frozenset[str], label: str) -> frozenset[str]:

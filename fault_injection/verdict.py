@@ -85,8 +85,15 @@ def _verdict(subject: Subject, law: str, trials: int, violated: int, found: list
     if found:
         return Verdict(law, "violated", trials, violated, _shown(found))
     if not trials:
-        return Verdict(law, "skipped", reason="no trial of this run bears on it")
+        return Verdict(law, "skipped", reason=_unvisited(law))
     return Verdict(law, "holds", trials)
+
+
+def _unvisited(law: str) -> str:
+    needs = [scenario.needs for scenario in SCENARIOS.values() if law in scenario.laws]
+    if needs and all("torch" in each for each in needs):
+        return "no tensor was handed over; install torch and give --torch"
+    return "no trial of this run bears on it"
 
 
 def _unclaimed(subject: Subject, law: str) -> str:

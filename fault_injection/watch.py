@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,6 +24,10 @@ HANGS = 1.2 * _PATIENCE
 """Seconds of sleep, with nothing held, after which a call is said to hang."""
 SLEEPS = 12.0
 """The same while a thread is in a timed sleep, which ends by itself (a writer that backs off and tries again)."""
+SPINS = 30.0
+"""Seconds after which a call that does no operation is said to hang, though some thread is busy."""
+ENDLESS = 20_000
+"""Operations after which one call is said to hang: it tries again for ever."""
 _TICK = 0.01
 
 
@@ -91,8 +96,14 @@ class Watchdog:
 
     def _watch(self, call: int) -> None:
         slept, last = 0.0, self._progress()
+        first, busy_since = last, time.monotonic()
         while self._active and self._calls == call and not self._stop.wait(_TICK):
             now = self._progress()
+            if now != last:
+                busy_since = time.monotonic()
+            if now - first > ENDLESS or time.monotonic() - busy_since > SPINS:
+                self._hangs()
+                return
             if now != last or not self._all_asleep():
                 slept, last = 0.0, now
                 continue

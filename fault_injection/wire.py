@@ -13,6 +13,25 @@ from fault_injection.sweep import TrialResult
 
 
 @dataclass(frozen=True)
+class Depth:
+    """How far a run goes beyond the plans of faults.
+
+    Args:
+        examples: how many examples are tried for each law of serialization and columns.
+        torch: whether tensors are among them, for which torch is imported.
+        readers: whether pandas, pyarrow, datasets, polars and duckdb read the files too, where they are installed.
+    """
+
+    examples: int = 200
+    torch: bool = False
+    readers: bool = False
+
+
+DEPTH = Depth()
+"""How far a run goes by default."""
+
+
+@dataclass(frozen=True)
 class Job:
     """What the parent sends.
 
@@ -22,6 +41,7 @@ class Job:
         scratch: a directory for files.
         unit: what to run.
         laws: the laws to judge by.
+        depth: how far examples go.
         history: send the histories back too.
     """
 
@@ -30,6 +50,7 @@ class Job:
     scratch: str
     unit: Unit
     laws: frozenset[str]
+    depth: Depth = DEPTH
     history: bool = False
 
 

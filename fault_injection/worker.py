@@ -11,7 +11,9 @@ import traceback
 from collections.abc import Callable
 from typing import BinaryIO
 
+from fault_injection import examples
 from fault_injection.history import History
+from fault_injection.judge.facts import Facts
 from fault_injection.runner import Order, run_trial
 from fault_injection.scenarios import SCENARIOS
 from fault_injection.subject import Spec, Subject, load_subject
@@ -49,6 +51,10 @@ def _serve(job: Job, answers: BinaryIO) -> Reply:
     histories: list[History] = []
     try:
         subject = _subject(job.spec)
+        if SCENARIOS[job.unit.scenario].place == "examples":
+            return _by_examples(job, subject, answers)
+        if SCENARIOS[job.unit.scenario].mechanism == "memory" and not _works_in_memory(job, subject, answers):
+            return Reply()
 
         def hung(history: History) -> None:
             results.append(judged(history, job.laws))
@@ -74,6 +80,51 @@ def _serve(job: Job, answers: BinaryIO) -> Reply:
         return Reply(error=traceback.format_exc())
     tired = threading.active_count() > CROWD
     return Reply(tuple(results), tired=tired, histories=tuple(histories))
+
+
+def _by_examples(job: Job, subject: Subject, answers: BinaryIO) -> Reply:
+    """Search for an example that breaks the law of the job's scenario, or dump the one that its plan names."""
+    (law,) = SCENARIOS[job.unit.scenario].laws
+    depth = job.depth
+
+    def hung() -> None:
+        history = examples.hung_history(job.unit.scenario, job.seed)
+        send(answers, Reply((judged(history, frozenset({law})),), 1, histories=(history,)))
+        os._exit(0)
+
+    bench = examples.Bench(subject, job.scratch, hung, readers=depth.readers)
+    try:
+        if job.history:
+            result, history = examples.replay(
+                bench, law, job.unit.plan or "", torch=depth.torch, scenario=job.unit.scenario, seed=job.seed
+            )
+            return Reply((result,), histories=(history,))
+        return Reply(examples.search(bench, law, job.seed, depth.examples, torch=depth.torch))
+    except examples.BadExampleError as error:
+        return Reply(refusal=str(error))
+    finally:
+        bench.close()
+
+
+def _works_in_memory(job: Job, subject: Subject, answers: BinaryIO) -> bool:
+    """Whether the writer's calls exist in the fake file system, which lacks some (`os.pwrite`, `mmap`, `io.FileIO`).
+
+    Where they do not, nothing can be said of the writer there; the disk mechanism judges it all the same.
+    """
+
+    def hung(_: History) -> None:
+        send(answers, Reply(tired=True))
+        os._exit(0)
+
+    key = (job.spec, job.unit.scenario, job.seed)
+    if key not in _IN_MEMORY:
+        order = Order(job.spec, job.unit.scenario, "none", job.seed)
+        facts = Facts(run_trial(order, subject, job.scratch, hung))
+        _IN_MEMORY[key] = not facts.raised and not facts.lost
+    return _IN_MEMORY[key]
+
+
+_IN_MEMORY: dict[tuple[Spec, str, int], bool] = {}
 
 
 @functools.lru_cache(maxsize=1)

@@ -528,6 +528,33 @@ def test_bad_batch_is_refused(make, disk, directory, change, kind):
     assert os.listdir(directory) == []
 
 
+def test_policies_reach_the_file(make, directory):
+    """What a dumper declares about values and columns is what becomes of them."""
+    dumper = make(non_finite="string", unknown="repr", ragged="pad", collide="rename", scalar="repeat")
+    extras = {"score": [float("nan"), {1}], "short": [1], "mean": 0.5}
+    dumper.dump(directory, 1, **{**batch("a"), "extras": extras})
+    dumper.drain()
+    with open(os.path.join(directory, "1.jsonl"), encoding="utf-8") as file:
+        found = [json.loads(line) for line in file]
+    assert [(row["extra_score"], row["short"], row["mean"]) for row in found] == [
+        ("NaN", 1, 0.5),
+        ("{1}", None, 0.5),
+    ]
+
+
+def test_warn_counts_bad_batches(make, directory, caplog):
+    """With on_error="warn" a batch that cannot be written is logged with step, path and reason, and counted."""
+    dumper = make(on_error="warn")
+    dumper.dump(directory, 1, **{**batch("a"), "extras": {"x": [{1}, 2]}})
+    dumper.dump(directory, 2, **batch("b"))
+    assert dumper.failed == 1
+    path = os.path.join(directory, "1.jsonl")
+    reason = "column 'x', row 0: a set cannot be written"
+    assert caplog.messages == [f"dump of step 1 to {path} was not accepted: {reason}"]
+    dumper.drain()
+    assert os.listdir(directory) == ["2.jsonl"]
+
+
 def test_failure_does_not_hold_the_batch(make, disk, directory, monkeypatch):
     """A failure that was not raised yet keeps its traceback but not the batch."""
     taken = []

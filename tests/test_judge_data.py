@@ -74,7 +74,9 @@ def test_a_lost_file_is_accused() -> None:
             "has another 'score'",
             id="type",
         ),
-        pytest.param(lambda rows: [{**row, "more": 1} for row in rows], "has the extra 'more'", id="column-added"),
+        pytest.param(
+            lambda rows: [{**row, "more": 1} for row in rows], "has the extra 'more'", id="column-added"
+        ),
         pytest.param(lambda rows: [*rows, rows[0]], "holds 1 row that were not handed over", id="row-again"),
     ],
 )
@@ -407,7 +409,9 @@ def test_equal_twins_are_not_accused() -> None:
 @pytest.mark.parametrize(
     ("change", "word"),
     [
-        pytest.param(lambda rows: [{**row, "output": "changed"} for row in rows], "differs in 'output'", id="value"),
+        pytest.param(
+            lambda rows: [{**row, "output": "changed"} for row in rows], "differs in 'output'", id="value"
+        ),
         pytest.param(lambda rows: [{**row, "info": {}} for row in rows], "differs in 'info'", id="nested"),
         pytest.param(lambda rows: [{**row, "late": 1} for row in rows], "differs in 'late'", id="column"),
         pytest.param(lambda rows: rows[:1], "1 row of dump 2 .* instead of 2", id="fewer-rows"),

@@ -10,6 +10,7 @@ import threading
 import pytest
 
 from verl_dump import DrainTimeout, DumpError, DumpErrorGroup, DumpMixin
+from verl_dump.policies import Policies
 
 LONG = 60.0
 
@@ -219,6 +220,11 @@ def test_class_attributes_are_options(tmp_path, blocker, caplog):
         dump_max_pending_bytes = 3
         dump_on_full = "error"
         dump_exit_timeout = 4.0
+        dump_non_finite = "string"
+        dump_unknown = "repr"
+        dump_ragged = "pad"
+        dump_collide = "error"
+        dump_scalar = "repeat"
 
     trainer = bare(Careful)
     with caplog.at_level(logging.ERROR, "verl_dump"):
@@ -228,6 +234,7 @@ def test_class_attributes_are_options(tmp_path, blocker, caplog):
     dumper = trainer._dump_executor
     assert (dumper._max_pending, dumper._max_pending_bytes, dumper._on_full) == (2, 3, "error")
     assert (dumper._exit_timeout, dumper._publisher._fsync) == (4.0, False)
+    assert dumper._policies == Policies("string", "repr", "pad", "error", "repeat")
     for mark in "ab":
         hand_over(trainer, str(tmp_path / "d"), mark)
         trainer._shutdown_dump_executor()

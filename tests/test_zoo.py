@@ -7,6 +7,7 @@ import os
 import pytest
 
 from fault_injection.engine import Crew, UnitResult, check, claimed_laws, units_for
+from fault_injection.laws import LAWS
 from fault_injection.subject import Spec, load_subject
 from tests.zoo import BROKEN, CORRECT
 
@@ -22,7 +23,9 @@ def _spec(cls: type) -> Spec:
 def test_correct_writer_is_not_accused(cls: type) -> None:
     """A correct writer, however it is built, violates no law, and none that it claims goes unjudged."""
     spec = _spec(cls)
-    verdicts, trials = check(spec, load_subject(spec), quick=not FULL)
+    # They encode plain JSON values only, as simply as can be: groups S and C are about more.
+    laws = frozenset(law for law in LAWS if law[0] in "DEQ")
+    verdicts, trials = check(spec, load_subject(spec), laws=laws, quick=not FULL)
     accused = {v.law: v.violations for v in verdicts if v.status == "violated"}
     assert accused == {}
     assert [v.law for v in verdicts if v.status == "skipped"] == []

@@ -16,6 +16,7 @@ from verl_dump import exits
 from verl_dump.encoding import Snapshot, encode, snapshot
 from verl_dump.errors import DrainTimeout, DumpError, DumpErrorGroup, attach, count, failed, joined, refused
 from verl_dump.files import Publisher, SameStep, locate
+from verl_dump.policies import Collide, NonFinite, Policies, Ragged, Scalar, Unknown
 
 if TYPE_CHECKING:
     import os
@@ -52,6 +53,12 @@ class GenerationDumper:
             "replace"s them, or is an "error". Files of earlier runs are always replaced.
         on_error: "raise" a failure from the next dump or drain, or "warn": log it, go on, sum up at drain.
         exit_timeout: seconds that undrained dumps may hold the end of the process.
+        non_finite: NaN and infinities become "null", the "string" NaN, Infinity or -Infinity, or an "error".
+        unknown: a value of a type without a JSON form is an "error", or becomes the text of its "repr".
+        ragged: an extra column of another length is an "error", or a shorter one is "pad"ded with null at its end.
+        collide: "rename" an extra named like a base column to `extra_<name>`, and of two keys that are one as
+            text the one that is no text to `<text> (<type>)`; or each is an "error".
+        scalar: an extra that is no column is an "error", or "repeat"ed in every row.
     """
 
     def __init__(
@@ -64,6 +71,11 @@ class GenerationDumper:
         same_step: SameStep = "merge",
         on_error: Literal["raise", "warn"] = "raise",
         exit_timeout: float = 30.0,
+        non_finite: NonFinite = "null",
+        unknown: Unknown = "error",
+        ragged: Ragged = "error",
+        collide: Collide = "rename",
+        scalar: Scalar = "error",
     ) -> None:
         _check("on_full", on_full, ("block", "error"))
         _check("same_step", same_step, ("merge", "error", "replace"))
@@ -77,6 +89,7 @@ class GenerationDumper:
         self._on_full = on_full
         self._on_error = on_error
         self._exit_timeout = exit_timeout
+        self._policies = Policies(non_finite, unknown, ragged, collide, scalar)
         self._publisher = Publisher(fsync=fsync, same_step=same_step)
         self._reset()
         exits.watch(self)
@@ -124,33 +137,41 @@ class GenerationDumper:
         Args:
             directory: made when missing; a relative one is taken from the present working directory.
             step: the step, which names the file.
-            inputs: column of n prompts; like each column a list, tuple, array or tensor with n first.
+            inputs: column of n prompts; like each column a list, tuple, array, tensor or Series with n first.
             outputs: column of n responses.
             gts: column of n ground truths; None leaves the column out.
             scores: column of n scores.
             extras: more columns of n values each, by name.
 
         Raises:
-            TypeError, ValueError: the batch cannot be written and was not accepted (see `snapshot`).
+            TypeError, ValueError: the batch cannot be written and was not accepted; column, row and type are named.
             DumpError: an earlier dump failed, this one being accepted; or `accepted` is False and this one
                 was not.
             DumpErrorGroup: several earlier dumps failed; this one was accepted.
         """
         step, path = locate(directory, step)
         try:
-            batch = snapshot(step, inputs=inputs, outputs=outputs, gts=gts, scores=scores, extras=extras)
-        except (TypeError, ValueError) as error:
-            raise type(error)(f"dump of step {step} was not accepted: {error}") from error
-        try:
+            batch = snapshot(
+                step,
+                inputs=inputs,
+                outputs=outputs,
+                gts=gts,
+                scores=scores,
+                extras=extras,
+                policies=self._policies,
+            )
             with self._changed:
                 self._accept(step, path, batch)
                 failures = self._take_failures() if self._on_error == "raise" else []
-        except DumpError as error:
-            if self._on_error == "raise":
+        except (TypeError, ValueError, DumpError) as error:
+            if self._on_error == "warn":
+                refusal = error if isinstance(error, DumpError) else refused(step, path, str(error), error)
+                with self._changed:
+                    self._failures.append(self._logged(refusal))
+                return
+            if isinstance(error, DumpError):
                 raise
-            with self._changed:
-                self._failures.append(self._logged(error))
-            return
+            raise type(error)(f"dump of step {step} was not accepted: {error}") from error
         if failures:
             raise joined(failures, f"; the dump of step {step} handed over by this call was accepted")
 

@@ -8,6 +8,7 @@ from verl_dump.dumper import GenerationDumper
 from verl_dump.encoding import encode, snapshot
 from verl_dump.errors import failed
 from verl_dump.files import Publisher, SameStep, locate
+from verl_dump.policies import Collide, NonFinite, Ragged, Scalar, Unknown
 
 if TYPE_CHECKING:
     import os
@@ -31,6 +32,11 @@ class DumpMixin:
     dump_same_step: SameStep = "merge"
     dump_on_error: Literal["raise", "warn"] = "raise"
     dump_exit_timeout: float = 30.0
+    dump_non_finite: NonFinite = "null"
+    dump_unknown: Unknown = "error"
+    dump_ragged: Ragged = "error"
+    dump_collide: Collide = "rename"
+    dump_scalar: Scalar = "error"
 
     global_steps: int
 
@@ -38,19 +44,10 @@ class DumpMixin:
     def _dump_executor(self) -> GenerationDumper:
         dumper: GenerationDumper | None = self.__dict__.get("_generation_dumper")
         if dumper is None:
+            names = GenerationDumper.__init__.__kwdefaults__ or {}
+            options = {name: getattr(self, f"dump_{name}") for name in names}
             # `setdefault` makes two threads that come at once agree on one dumper.
-            dumper = self.__dict__.setdefault(
-                "_generation_dumper",
-                GenerationDumper(
-                    fsync=self.dump_fsync,
-                    max_pending=self.dump_max_pending,
-                    max_pending_bytes=self.dump_max_pending_bytes,
-                    on_full=self.dump_on_full,
-                    same_step=self.dump_same_step,
-                    on_error=self.dump_on_error,
-                    exit_timeout=self.dump_exit_timeout,
-                ),
-            )
+            dumper = self.__dict__.setdefault("_generation_dumper", GenerationDumper(**options))
         return dumper
 
     def _init_dump_executor(self) -> None:

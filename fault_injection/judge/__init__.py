@@ -49,8 +49,9 @@ RULES: dict[str, Rule] = {
     "Q5": queue.after_drain,
     "Q6": queue.from_threads,
     "Q7": queue.forked,
+    "S3": data.in_utf8,
 }
-"""The rule of every law."""
+"""The rule of every law that is judged by a history; the others are judged by examples."""
 
 
 def judge(history: History, laws: frozenset[str]) -> tuple[Violation, ...]:
@@ -76,6 +77,10 @@ _FAILING = frozenset({"D4", "E1", "E3", "E4"})
 """Laws about failures: a trial in which nothing can fail says nothing about them."""
 
 
+_HANGING = frozenset({"D2", "Q1", "Q3", "Q5"})
+"""Laws that a trial which hung still says something about; the others ask what happened after the last call."""
+
+
 def relevant(history: History, laws: frozenset[str]) -> frozenset[str]:
     """The laws that a history can say something about.
 
@@ -83,6 +88,8 @@ def relevant(history: History, laws: frozenset[str]) -> frozenset[str]:
         history: what happened.
         laws: the laws to choose from.
     """
+    if any(True for _ in history.of(Hung)):
+        return laws & _HANGING | {"E8"}
     facts = Facts(history)
     out: set[str] = set()
     if facts.shaped:
@@ -93,7 +100,4 @@ def relevant(history: History, laws: frozenset[str]) -> frozenset[str]:
         out |= {"E1", "E3", "E4"}
     else:
         out.add("E8")
-    if any(True for _ in history.of(Hung)):
-        out.discard("E8")
-        return (laws | {"E8"}) - out
     return laws - out

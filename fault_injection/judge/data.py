@@ -170,6 +170,14 @@ def _could_not_clear(facts: Facts, name: str) -> bool:
     return False
 
 
+def in_utf8(facts: Facts) -> Iterator[str]:
+    """S3: the dump does not depend on the locale; examples of strange text are judged by the oracle."""
+    for dump in facts.lost:
+        told = [raised for raised in facts.raised if raised.position >= dump.end]
+        why = f": {told[0].failure}" if told else f": {_difference(facts, dump)}"
+        yield f"under a locale of ASCII only {dump} is not on disk as handed over{why}"
+
+
 def _is_whole(facts: Facts, name: str, content: bytes, position: int) -> bool:
     """Whether the content is a complete file: the older one, or whole dumps that were handed over by then."""
     if content == facts.older.get(name):

@@ -218,9 +218,9 @@ def _struck(facts: Facts) -> Iterator[tuple[Operated, int]]:
         written = any(e.op.kind == "write" and e.op.path == path for i, e in operated if i <= position)
         # The second try may go to a file of another name.
         again = any(
-            e.op.kind == kind and not e.fault and (e.op.path == path or facts.owners(e) & owners)
+            e.op.kind == kind and (e.op.path == path or facts.owners(e) & owners)
             for i, e in operated
-            if i > position
+            if i > position and (i, e) not in facts.strikes
         )
         if written and not again:
             yield from ((strike, number) for number in sorted(owners))
@@ -239,7 +239,7 @@ def _original(facts: Facts, number: int, operated: Operated) -> str | None:
         link
         for link in links
         if link.strike in strikes_of_owner
-        or (kind in link.types and (not operated.errno or link.errno == operated.errno))
+        or (link.strike is None and kind in link.types and link.errno == (operated.errno or None))
     ]
     if not kept:
         return f"{reports[0]} raised {reports[0].failure}; the original {operated.fault} cannot be reached from it"
@@ -267,17 +267,14 @@ def _unrecognisable(facts: Facts, number: int, operated: Operated) -> str | None
 
 def _said_before(facts: Facts, each: Raised, reports: dict[int, list[Raised]]) -> Raised | None:
     """The call that told of the same dumps before, where this one tells of nothing else: a copy of an old failure."""
-    about = facts.about(each)
-    fresh = [
-        number
-        for number in about
-        if len(reports.get(number, [])) < sum(d.step == facts.dumps[number].step for d in facts.dumps)
-    ]
-    first = reports[min(about)][0] if about and not fresh else None
+    steps = {facts.dumps[number].step for number in facts.about(each)}
+    # A step that was dumped twice may fail twice.
+    fresh = [n for n in steps if len(reports.get(n, [])) < sum(dump.step == n for dump in facts.dumps)]
+    first = reports[min(steps)][0] if steps and not fresh else None
     # Past a deadline the steps that are pending are named, and may fail yet.
     if each.call != "drain-deadline":
-        for number in about:
-            reports.setdefault(number, []).append(each)
+        for step in steps:
+            reports.setdefault(step, []).append(each)
     return None if any(link.strike is not None for link in each.failure.links) else first
 
 
@@ -303,4 +300,6 @@ def _says(stderr: str, dump: Dump, facts: Facts) -> bool:
     texts = [os.strerror(o.errno) for _, o in facts.strikes if o.errno]
     texts += [errno.errorcode[o.errno] for _, o in facts.strikes if o.errno]
     texts += [o.fault for _, o in facts.strikes if not o.errno]
-    return mentions(stderr, dump.step) or any(text in stderr for text in texts) or "dump" in stderr.lower()
+    # The word by itself: a warning that shows a line of `dumper.py` says nothing of dumps.
+    spoken = re.search(r"(?<![\w/.-])dump(s|ed|ing)?(?![\w/.-])", stderr, re.IGNORECASE)
+    return mentions(stderr, dump.step) or any(text in stderr for text in texts) or spoken is not None

@@ -10,12 +10,12 @@ from fault_injection.oracle.readers import (
     available_readers,
     judge_readers,
     missing_readers,
-    read_directory,
 )
 from fault_injection.oracle.refusals import ErrorView
 from fault_injection.oracle.rows import Finding, judge_expectation, judge_rows
 from fault_injection.oracle.strict import StrictError, parse
 from fault_injection.oracle.values import expected_key, expected_value
+from fault_injection.oracle.viewer import read_directory
 
 __all__ = [
     "DEFAULTS",

@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from fault_injection.oracle import native
-from fault_injection.oracle.outcome import Leaf, Outcome, Refusal, Unjudged
+from fault_injection.oracle.outcome import Leaf, Outcome, Refusal
 from fault_injection.oracle.policies import DEFAULTS, Policies
 from fault_injection.oracle.values import expected_key, expected_value, type_names
 
 BASE = ("input", "output", "gts", "score", "step")
 """The names of the columns that every row has."""
+_LENGTHS = ("length", "unequal", "shorter", "longer", "sizes", "number of rows")
+"""Words of which an error about columns of unequal length says one."""
 
 
 class BatchLike(Protocol):
@@ -112,7 +114,7 @@ class _Building:
         if lengths:
             sizes = ", ".join(f"{name} {len(rows)}" for name, rows in found.items() if rows is not None)
             self.refusals.append(
-                Refusal(f"base columns differ in length ({sizes})", (), ("C3",), at_call=True)
+                Refusal(f"base columns differ in length ({sizes})", _LENGTHS, ("C3",), at_call=True)
             )
         columns = {
             name: self.column(name, base[name], rows, ("D1",))
@@ -204,8 +206,3 @@ def _sequence(values: Any) -> list[Any] | None:
     if isinstance(values, (str, bytes, bytearray, memoryview)) or type(values).__name__ == "UserString":
         return None
     return list(values) if isinstance(values, Sequence) else None
-
-
-def unjudged(row: Outcome) -> bool:
-    """Whether nothing is declared for the value as a whole."""
-    return isinstance(row.node, Unjudged)

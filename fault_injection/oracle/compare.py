@@ -57,14 +57,20 @@ def _leaf(node: Leaf, got: Any, at: str) -> Iterator[tuple[str, str]]:
             return
         laws = node.laws
     else:
-        laws = tuple(dict.fromkeys((*node.laws, *(() if "S2" in node.laws else ("S1",)))))
+        # Another JSON type is S1; S4 is about the digits, which only an integer beyond 64 bits loses with its type.
+        kept = (law for law in node.laws if law != "S4" or isinstance(node.value, int))
+        laws = tuple(dict.fromkeys((*kept, *(() if "S2" in node.laws else ("S1",)))))
     yield from ((law, f"the {node.kind}{at} is read back as {_instead(got, node.value)}") for law in laws)
 
 
 def _instead(got: Any, right: Any) -> str:
     if type(got) is not type(right):
-        return f"{json_type(got)} {show(got)} instead of {json_type(right)} {show(right)}"
+        return f"{_described(got)} instead of {_described(right)}"
     return f"{show(got)} instead of {show(right)}"
+
+
+def _described(value: Any) -> str:
+    return "null" if value is None else f"{json_type(value)} {show(value)}"
 
 
 def _items(node: Items, got: Any, path: str, at: str) -> Iterator[tuple[str, str]]:

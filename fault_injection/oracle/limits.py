@@ -76,8 +76,9 @@ def _group(values: list[Any], limits: Limits, path: str, *, top: bool = False) -
 
 def _promoted(kinds: set[str], values: list[Any], limits: Limits, *, top: bool) -> bool:
     """Whether integers become doubles because of their neighbours."""
-    holes = top and not limits.holes and None in values
-    return "integer" in kinds and (holes or ("float" in kinds and (top or not limits.mixed)))
+    if top and not limits.holes:
+        return "integer" in kinds and (None in values or "float" in kinds)
+    return {"integer", "float"} <= kinds and not limits.mixed
 
 
 def _scalar(value: Any, limits: Limits, path: str) -> Iterator[str]:

@@ -128,8 +128,8 @@ def _numpy_scalar(value: Any, expecting: Expecting, names: Sequence[str] = ()) -
     if kind == "f":
         # A long double that a double holds may be written; one that it does not hold may not be rounded.
         exact = bool(value == type(value)(float(value))) or value != value  # noqa: PLR0124
-        expecting.refuse(value, "it has more digits than a double", "S4", must=not exact, types=types)
-        return expecting.floating(float(value), name)
+        node = expecting.refuse(value, "it has more digits than a double", "S4", must=not exact, types=types)
+        return expecting.floating(float(value), name) if exact else node
     if expecting.policies.unknown == "repr":
         return expecting.unknown(value)
     return expecting.refuse(value, "JSON has no counterpart for it", types=types)

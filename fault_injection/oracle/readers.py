@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import glob
 import importlib
 import importlib.util
 import io
@@ -19,7 +18,7 @@ from fault_injection.oracle.compare import show
 from fault_injection.oracle.limits import Limits, beyond, same
 from fault_injection.oracle.outcome import plain
 from fault_injection.oracle.policies import DEFAULTS, Policies
-from fault_injection.oracle.strict import StrictError, parse
+from fault_injection.oracle.strict import parse
 
 Rows = list[dict[str, Any]]
 
@@ -91,12 +90,15 @@ def _datasets(content: bytes) -> Rows:
 
 @contextlib.contextmanager
 def _no_progress(datasets: Any) -> Iterator[None]:
-    shown = datasets.are_progress_bars_disabled()
+    # Even a hidden bar starts a thread that looks after it, and that thread does not end.
+    bars, hidden = _load("tqdm").tqdm, datasets.are_progress_bars_disabled()
+    interval, bars.monitor_interval = bars.monitor_interval, 0
     datasets.disable_progress_bars()
     try:
         yield
     finally:
-        if not shown:
+        bars.monitor_interval = interval
+        if not hidden:
             datasets.enable_progress_bars()
 
 
@@ -228,34 +230,3 @@ def _ask(reader: Reader, rows: Rows, content: bytes) -> Iterator[tuple[str, str]
                         f"row {number}, key {show(name)}: {reader.name} reads {found} instead of {show(right[name])}"
                     ),
                 )
-
-
-def read_directory(directory: str) -> dict[int, Rows]:
-    """Read a directory of dumps as verl's rollout viewer does (#2469).
-
-    Args:
-        directory: where the dumps are; what does not match `*.jsonl` is not looked at.
-
-    Returns:
-        The rows of each step.
-
-    Raises:
-        ValueError: a file's stem is no integer, or it is not UTF-8 with one JSON object a line.
-    """
-    steps: dict[int, Rows] = {}
-    for path in sorted(glob.glob(os.path.join(glob.escape(directory), "*.jsonl"))):
-        name = os.path.basename(path)
-        try:
-            step = int(name.removesuffix(".jsonl"))
-        except ValueError:
-            raise ValueError(f"{name}: the name before .jsonl is no step number") from None
-        with open(path, "rb") as file:
-            content = file.read()
-        try:
-            rows = _strict(content if content.endswith(b"\n") or not content else content + b"\n")
-        except (StrictError, UnicodeDecodeError) as error:
-            raise ValueError(f"{name}: {error}") from error
-        if not all(isinstance(row, dict) for row in rows):
-            raise ValueError(f"{name}: a line is no JSON object")
-        steps[step] = rows
-    return steps

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from fault_injection.errors import reachable
-from fault_injection.oracle.batch import Expectation
+from fault_injection.oracle.batch import Column, Expectation
 from fault_injection.oracle.compare import show
 from fault_injection.oracle.outcome import Refusal, walk
 
@@ -104,21 +104,22 @@ def _wanted(refusal: Refusal) -> str:
 
 
 def _suspects(expectation: Expectation, words: str) -> tuple[str, ...]:
-    """The laws for whose sake a batch may have been refused wrongly: those of the cell that the error names, or of all."""
+    """The law for whose sake a batch may have been refused wrongly, judged by the cell that the error names, or by all."""
+    if "Unicode" in words or "surrogate" in words:
+        return ("S3",)
     cells = [
-        (column, row, {law for each in walk(outcome.node) for law in each.laws})
+        (column, row, {law for each in walk(outcome.node) for law in each.laws} | _by_name(column))
         for column in expectation.columns
         for row, outcome in enumerate(column.outcomes)
     ]
     named = [
-        laws | set(column.laws)
-        for column, row, laws in cells
-        if _tells(Refusal("", (), (), column=column.name, row=row), words)
+        laws for column, row, laws in cells if _tells(Refusal("", (), (), column=column.name, row=row), words)
     ]
-    laws = set().union(*(named or [cell[2] | set(cell[0].laws) for cell in cells])) - {"D1"}
-    if "Unicode" in words and "S3" in laws:
-        return ("S3",)
+    laws: set[str] = set().union(*(named or [laws for _, _, laws in cells]))
     if "key" in words and "S5" in laws:
         return ("S5",)
-    # What is at stake in every batch is suspected last.
     return next(((law,) for law in LAW_ORDER if law in laws), ("S9",))
+
+
+def _by_name(column: Column) -> set[str]:
+    return {"S5"} if "S5" in column.laws else set()

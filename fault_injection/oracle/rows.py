@@ -108,8 +108,12 @@ def _line(expectation: Expectation, row: int, line: str) -> Iterator[Finding]:
     if not isinstance(got, dict):
         yield "S2", f"row {row}: the line is no JSON object"
         return
+    contested = {each.column: each.laws for each in expectation.refusals if each.row is None and each.must}
     for column in expectation.columns:
-        yield from _cell(column, row, got)
+        for law, message in _cell(column, row, got):
+            # What replaced a column is reported for the law about names, whatever else it breaks.
+            for about in contested.get(column.name, (law,)) if not column.refused else (law,):
+                yield about, message
     names = {column.name for column in expectation.columns}
     # A column under another name is reported where it is missing.
     if not expectation.refused and len(got) > len(names):

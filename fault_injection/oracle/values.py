@@ -146,18 +146,24 @@ class Expecting:
 
     def _mapping(self, value: Mapping[Any, Any]) -> Node:
         found: dict[str, Field] = {}
+        unread: Node | None = None
         for key, item in list(value.items()):
             name = self.key(key)
-            if name is None:
+            if name is None or name in found:
+                # The key itself has noted why it has no text.
+                unread = (
+                    Unjudged(type(key).__name__, ("S5",))
+                    if name is None
+                    else self._twice(value, key, found[name])
+                )
                 continue
-            if name in found:
-                types = (type(value).__name__, type(key).__name__, found[name].kind)
-                self.refuse(key, f"two keys are {name!r} as text", "S5", types=types)
-                continue
-            as_it_is = isinstance(key, str) and _SURROGATE.search(key) is None
-            laws = ("S9",) if as_it_is else ("S5",)
+            laws = ("S5",) if not isinstance(key, str) else ("S3",) if _SURROGATE.search(key) else ("S9",)
             found[name] = Field(name, laws, type(key).__name__, self.node(item))
-        return Fields(tuple(found.values()), ("S1",), type(value).__name__)
+        return unread or Fields(tuple(found.values()), ("S1",), type(value).__name__)
+
+    def _twice(self, value: Any, key: Any, other: Field) -> Node:
+        types = (type(value).__name__, type(key).__name__, other.kind)
+        return self.refuse(key, f"two keys are {other.name!r} as text", "S5", types=types)
 
     def key(self, key: Any) -> str | None:
         """The text of a key, or None when it is refused."""

@@ -34,6 +34,15 @@ def undrained_waiting(trial: Trial, seed: int) -> None:
             trial.dump(make_batch(seed, number, FIRST + number))
 
 
+def foreign_locale(trial: Trial, seed: int) -> None:
+    """Text of several scripts under a locale that knows ASCII only."""
+    trial.open()
+    batch = make_batch(seed, 0, FIRST, rows=2)
+    batch.outputs[0] += " 答案 π ≈ 3.14 🙂"
+    trial.dump(batch)
+    trial.drain()
+
+
 def stuck_exit(trial: Trial, seed: int) -> None:
     """Two dumps of which one is stuck for ever; the process must end all the same."""
     trial.open()
@@ -99,6 +108,14 @@ SCENARIOS = (
         Menu((Plan(),), _PLANS),
         needs=_ASYNCHRONOUS,
         place="spawn",
+    ),
+    Scenario(
+        "foreign-locale",
+        frozenset({"S3", "D2"}),
+        foreign_locale,
+        place="spawn",
+        # Without the last two, Python overrules the C locale by UTF-8 (PEP 538, PEP 540); other locales it obeys.
+        environment=(("LC_ALL", "C"), ("PYTHONUTF8", "0"), ("PYTHONCOERCECLOCALE", "0")),
     ),
     Scenario(
         "stuck-exit",

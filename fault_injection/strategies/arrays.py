@@ -33,7 +33,9 @@ def number_arrays(shape: st.SearchStrategy[tuple[int, ...]] | None = None) -> st
     Args:
         shape: what shapes; None: any small one.
     """
-    filled = st.tuples(number_dtypes(), shape or shapes()).flatmap(lambda pair: hnp.arrays(*pair))
+    filled = st.tuples(number_dtypes(), shapes() if shape is None else shape).flatmap(
+        lambda pair: hnp.arrays(*pair)
+    )
     return st.builds(lambda array, layout: layout(array), filled, st.sampled_from(_LAYOUTS))
 
 
@@ -56,7 +58,7 @@ def object_arrays(
         count = int(np.prod(size, dtype=int))
         return st.lists(elements, min_size=count, max_size=count).map(lambda values: _objects(values, size))
 
-    return (shape or shapes()).flatmap(fill)
+    return (shapes() if shape is None else shape).flatmap(fill)
 
 
 def masked_arrays(shape: st.SearchStrategy[tuple[int, ...]] | None = None) -> st.SearchStrategy[Array]:
@@ -72,7 +74,9 @@ def masked_arrays(shape: st.SearchStrategy[tuple[int, ...]] | None = None) -> st
 def strange_arrays(shape: st.SearchStrategy[tuple[int, ...]] | None = None) -> st.SearchStrategy[Array]:
     """Arrays of dtypes that JSON has no type for: complex, dates, bytes, records, long doubles."""
     dtypes = st.sampled_from(_STRANGE)
-    return st.builds(lambda dtype, size: np.zeros(size, dtype=dtype), dtypes, shape or shapes())
+    return st.builds(
+        lambda dtype, size: np.zeros(size, dtype=dtype), dtypes, shapes() if shape is None else shape
+    )
 
 
 def long_arrays() -> st.SearchStrategy[Array]:

@@ -116,6 +116,29 @@ class BrokenKey(_Shown):
     __repr__ = __str__
 
 
+class _Deep(_Shown):
+    """Lets a report show what is nested deeper than Python can show it."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class DeepList(_Deep, list[Any]):
+    """The outermost of many lists, one in another."""
+
+
+class DeepDict(_Deep, dict[str, Any]):
+    """The outermost of many dicts, one in another."""
+
+
+class DeepTuple(_Deep, tuple[Any, ...]):
+    """The outermost of many tuples, one in another."""
+
+    __slots__ = ()
+
+
 class LoudText(str):
     """A text whose `str()` is not itself, as of classes that mask secrets."""
 
@@ -203,8 +226,7 @@ def deep_objects(depths: tuple[int, ...] = (10, 60, 300, 2000)) -> st.SearchStra
     Args:
         depths: numbers of levels.
     """
-    wraps = (lambda inner: [inner], lambda inner: {"k": inner}, lambda inner: (inner,))
-    return st.builds(_nest, st.sampled_from(wraps), st.sampled_from(depths))
+    return st.builds(_nest, st.sampled_from((DeepList, DeepDict, DeepTuple)), st.sampled_from(depths))
 
 
 def bottomless_objects() -> st.SearchStrategy[Any]:
@@ -235,8 +257,8 @@ def _circular_pair() -> Any:
     return first
 
 
-def _nest(wrap: Callable[[Any], Any], depth: int) -> Any:
+def _nest(kind: type, depth: int) -> Any:
     value: Any = 1
-    for _ in range(depth):
-        value = wrap(value)
-    return value
+    for _ in range(depth - 1):
+        value = {"k": value} if kind is DeepDict else [value] if kind is DeepList else (value,)
+    return kind({"k": value}) if kind is DeepDict else kind([value])

@@ -9,12 +9,25 @@ from collections.abc import Callable
 from typing import Any
 
 from hypothesis import strategies as st
+from hypothesis.vendor import pretty
 
 _DENSE = ("float32", "int64", "bool", "bfloat16", "float16", "float64", "int8", "uint8", "int16", "int32")
 _NEWER = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "uint16", "uint32", "uint64")
 _NO_NUMBERS = ("complex64", "complex128", "complex32", "bits8", "bits16", "int4", "uint4", "float4_e2m1fn_x2")
 _VALUES = (0.0, 1.0, 2.0, 0.5, 100.0)
 _LAYOUTS = ("coo", "csr", "csc", "bsr", "nested", "jagged", "meta", "quantized", "conj", "neg")
+
+
+def _show(tensor: Any, printer: Any, cycle: bool) -> None:  # noqa: ARG001 - the hook's own signature
+    try:
+        text = repr(tensor)
+    except (RuntimeError, NotImplementedError):
+        # Torch cannot print the packed dtypes, which would end Hypothesis' report of a failure.
+        text = f"<tensor of {tensor.dtype}>"
+    printer.text(text)
+
+
+pretty.for_type_by_name("torch", "Tensor", _show)
 
 
 def has_torch() -> bool:
@@ -77,14 +90,18 @@ def _dense(name: str, shape: list[int], value: float, how: str) -> Any:
 
 def _packed(name: str) -> Any:
     torch = _torch()
-    return torch.zeros(2, dtype=getattr(torch, name, torch.complex64))
+    return _quietly(lambda: torch.zeros(2, dtype=getattr(torch, name, torch.complex64)))
 
 
 def _with_layout(name: str) -> Any:
+    return _quietly(lambda: _MAKERS[name](_torch()))
+
+
+def _quietly(make: Callable[[], Any]) -> Any:
     with warnings.catch_warnings():
         # Torch calls most of these a prototype when they are first used.
         warnings.simplefilter("ignore")
-        return _MAKERS[name](_torch())
+        return make()
 
 
 def _square(torch: Any) -> Any:

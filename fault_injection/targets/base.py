@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -50,6 +51,8 @@ class Target:
     """Any of `durable`, `deadline`, `warn`."""
     disclaims: ClassVar[frozenset[str]] = frozenset()
     """Identifiers of laws that the writer does not promise, such as `Q7`."""
+    policies: ClassVar[Mapping[str, str]] = {}
+    """What the writer makes of values that JSON cannot hold, where that is not what the reference writer makes."""
 
     warn: bool = False
     """Set by the harness before `open` on a target that claims `warn`: failures are logged, not raised."""

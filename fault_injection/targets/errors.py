@@ -13,5 +13,8 @@ class UnavailableError(TargetError):
 
 def one_line(error: BaseException) -> str:
     """The type and text of an exception, on one line."""
-    text = " ".join(str(error).split())
+    try:
+        text = " ".join(str(error).split())
+    except Exception:  # noqa: BLE001 - the class is the user's and may do anything
+        text = "<its text cannot be shown>"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

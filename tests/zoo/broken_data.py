@@ -196,12 +196,19 @@ class CopiesOnlyOuterLists(EncodesLate):
 
 class ReadsStepLate(EncodesLate):
     broken_law = "D5"
-    because = "the worker reads global_steps when it writes, and the trainer has gone on by then"
+    because = "the worker reads global_steps for the rows when it writes, and the trainer has gone on by then"
 
     def _write(self, job):
-        step = self.global_steps
-        path = common.file_path(os.path.dirname(job.path), step)
-        super()._write(LateJob(step, path, job.data, job.columns, job.extras))
+        super()._write(LateJob(self.global_steps, job.path, job.data, job.columns, job.extras))
+
+
+class NamesFileLate(EncodesLate):
+    broken_law = "D5"
+    because = "the worker reads global_steps for the file's name when it writes, and the trainer has gone on by then"
+
+    def _write(self, job):
+        path = common.file_path(os.path.dirname(job.path), self.global_steps)
+        super()._write(LateJob(job.step, path, job.data, job.columns, job.extras))
 
 
 class ReplacesSameStep(ThreadQueueWriter):

@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 import os
+import re
 import sys
 import weakref
 from collections.abc import Mapping
@@ -38,7 +39,10 @@ def plain(value: Any) -> Any:
     """Return the value made of JSON types alone; raises TypeError or ValueError for what has no such form."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    if value is None or isinstance(value, (str, int, float)):
+    if isinstance(value, str):
+        # A surrogate has no UTF-8: readers other than Python's refuse its escape.
+        return re.sub("[\ud800-\udfff]", "\ufffd", value)
+    if value is None or isinstance(value, (int, float)):
         return value
     if isinstance(value, Mapping):
         members = {str(key): plain(member) for key, member in value.items()}
@@ -65,10 +69,12 @@ def encode(step: Any, columns: Mapping[str, Any], extras: Mapping[str, Any] | No
         ValueError: a column does not hold n values, or an extra is named like a base column.
     """
     extras = extras or {}
-    clash = {*columns, "step"} & set(extras)
+    clash = {*columns, "step"} & {str(name) for name in extras}
     if clash:
         raise ValueError(f"extra columns {sorted(clash)} are named like base columns")
-    values = {name: column_values(name, column) for name, column in {**columns, **extras}.items()}
+    if len({str(name) for name in extras}) < len(extras):
+        raise ValueError(f"two of the columns {list(extras)} have one name")
+    values = {str(name): column_values(name, column) for name, column in {**columns, **extras}.items()}
     count = len(values["input"])
     for name, column in values.items():
         if len(column) != count:
@@ -79,10 +85,22 @@ def encode(step: Any, columns: Mapping[str, Any], extras: Mapping[str, Any] | No
 
 
 def column_values(name: str, column: Any) -> list[Any]:
-    """Return the values of one column as JSON types."""
-    if isinstance(column, (str, bytes, Mapping)) or not hasattr(column, "__len__"):
+    """Return the values of one column as JSON types; the error for one that has none names column, row and type."""
+    if isinstance(column, (str, bytes, Mapping)) or not (
+        hasattr(column, "__len__") and hasattr(column, "__getitem__")
+    ):
         raise ValueError(f"column {name!r} is a {type(column).__name__} and not a column of values")
-    return [plain(value) for value in column]
+    try:
+        items = list(column)
+    except Exception as error:
+        raise ValueError(f"column {name!r}, a {type(column).__name__}: {error}") from error
+    values = []
+    for row, value in enumerate(items):
+        try:
+            values.append(plain(value))
+        except Exception as error:
+            raise ValueError(f"column {name!r}, row {row}, a {type(value).__name__}: {error}") from error
+    return values
 
 
 def file_path(dump_path: Any, step: Any) -> str:

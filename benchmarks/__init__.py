@@ -1,0 +1,1 @@
+"""Measurements: scripts, no part of the packages."""
