@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import signal
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import NoReturn
 
@@ -44,7 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        return _check(options)
+        with _terminable():
+            return _check(options)
     except (TargetError, PlanError, UnknownLawError) as error:
         print(f"verl-dump: {error}", file=sys.stderr)
         return UNUSABLE
@@ -55,6 +59,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Who reads the report has read enough; the interpreter must not fail of it again when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 141
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM, as a scheduler sends it, end the run as any exception does: scratch files and workers go too."""
+
+    def stop(*_: object) -> NoReturn:
+        raise SystemExit(143)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -351,6 +351,29 @@ def test_a_reader_that_stops_early_gets_no_traceback(writers: str) -> None:
     assert result.stderr == ""
 
 
+@pytest.mark.skipif(os.name != "posix", reason="SIGTERM ends a process at once elsewhere")
+def test_a_terminated_run_removes_its_scratch_directory(writers: str, tmp_path: Path) -> None:
+    """SIGTERM in the middle of a run ends it with 143, and no file is left where the trials wrote."""
+    # The directory that is used where /dev/shm is not.
+    code = "import os, sys; real = os.path.isdir; os.path.isdir = lambda p: p != '/dev/shm' and real(p)\n"
+    code += "from fault_injection import cli; sys.exit(cli.main(sys.argv[1:]))"
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    with subprocess.Popen(
+        [sys.executable, "-c", code, "check", f"{writers}:Writer", "--scenario", "three-dumps"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(scratch)},
+    ) as process:
+        process.stdout.readline()
+        process.terminate()
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert said == ""
+    assert list(scratch.iterdir()) == []
+
+
 def test_progress_is_told_now_and_then_where_there_is_no_terminal(
     monkeypatch: pytest.MonkeyPatch, writers: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -77,7 +77,7 @@ def test_a_lost_file_is_accused() -> None:
         pytest.param(
             lambda rows: [{**row, "more": 1} for row in rows], "has the extra 'more'", id="column-added"
         ),
-        pytest.param(lambda rows: [*rows, rows[0]], "holds 1 row that were not handed over", id="row-again"),
+        pytest.param(lambda rows: [*rows, rows[0]], "holds 1 row that nobody handed over", id="row-again"),
     ],
 )
 def test_changed_rows_are_accused(change: object, word: str) -> None:

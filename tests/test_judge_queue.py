@@ -78,7 +78,7 @@ def test_a_deadline_names_what_is_not_on_disk_and_need_not_name_more() -> None:
 @pytest.mark.parametrize(
     ("error", "word"),
     [
-        pytest.param(None, "as if all were well, with 1 dumps not on disk", id="quiet"),
+        pytest.param(None, "as if all were well, with 1 dump not on disk", id="quiet"),
         pytest.param(TimeoutError("timed out"), f"does not name step {STEP + 1}", id="names-none"),
         pytest.param(TimeoutError(f"step {STEP}"), f"does not name step {STEP + 1}", id="names-another"),
     ],

@@ -25,7 +25,8 @@ from fault_injection.oracle import (  # noqa: E402
     picture,
     plain,
 )
-from fault_injection.strategies.objects import (  # noqa: E402
+from fault_injection.oracle.names import distinct  # noqa: E402
+from fault_injection.strategies.specimens import (  # noqa: E402
     BrokenKey,
     BrokenLength,
     BrokenMapping,
@@ -140,7 +141,7 @@ REFUSED = [
     pytest.param(Verdict.RIGHT, id="enum"),
     pytest.param(1j, id="complex"),
     pytest.param(iter([1]), id="iterator"),
-    pytest.param(np.datetime64("NaT"), id="datetime64"),
+    pytest.param(np.datetime64("NaT", "s"), id="datetime64"),
     pytest.param(np.zeros(2, "c16"), id="complex-array"),
     pytest.param(np.zeros(2, "i4,f8"), id="records"),
     pytest.param(np.longdouble("0.1"), id="long-double"),
@@ -220,11 +221,31 @@ def test_keys(key, text):
 
 
 @given(strategies.colliding_keys())
-def test_colliding_keys_must_be_refused(pair):
-    """Two keys that are one as text must be refused, in a dict and among the columns."""
-    assert expected_value(dict.fromkeys(pair, 0)).refused
+def test_colliding_keys_are_refused_or_named_apart(pair):
+    """Two keys that are one as text are refused by one policy and named apart by the other, in a dict and as columns."""
     batch = Batch(1, ["a"], ["b"], ["c"], [0.0], {key: [0] for key in pair})
-    assert [refusal.laws for refusal in expect(batch).refusals] == [("S5",)]
+    strict = Policies(collide="error")
+    assert expected_value(dict.fromkeys(pair, 0), strict).refused
+    assert [refusal.laws for refusal in expect(batch, strict).refusals] == [("S5",)]
+    assert len(plain(expected_value(dict.fromkeys(pair, 0)).node)) == 2
+    assert expect(batch).refusals == ()
+    assert len({column.name for column in expect(batch).columns}) == 7
+
+
+@pytest.mark.parametrize(
+    ("keys", "names"),
+    [
+        pytest.param([1, "1"], ["1 (int)", "1"], id="text-keeps-it"),
+        pytest.param(["1", 1], ["1", "1 (int)"], id="in-any-order"),
+        pytest.param([True, "true", "true (bool)"], ["true (bool)_2", "true", "true (bool)"], id="taken"),
+        pytest.param(["score", "extra_score"], ["extra_score_2", "extra_score"], id="base-name-taken"),
+        pytest.param(["a", "b"], ["a", "b"], id="nothing-to-do"),
+    ],
+)
+def test_keys_named_apart(keys, names):
+    """Keys that are one as text have names of their own, by the declared rule."""
+    texts = ["true" if key is True else str(key) for key in keys]
+    assert distinct(keys, texts, ("score",)) == names
 
 
 @pytest.mark.parametrize(
@@ -252,7 +273,7 @@ def test_policies_of_values(policies, value, right):
         pytest.param({"ragged": "pad"}, {"x": [1]}, {"x": [1, None]}, id="ragged-pad"),
         pytest.param({"ragged": "pad"}, {"x": [1, 2, 3]}, None, id="ragged-too-long"),
         pytest.param(
-            {"colliding": "rename"}, {"score": [1, 2]}, {"extra_score": [1, 2]}, id="colliding-rename"
+            {"collide": "rename"}, {"score": [1, 2]}, {"extra_score": [1, 2]}, id="colliding-rename"
         ),
         pytest.param({"scalar": "repeat"}, {"x": "ab"}, {"x": ["ab", "ab"]}, id="scalar-repeat"),
         pytest.param({}, {"x": "ab"}, None, id="scalar-error"),
@@ -327,7 +348,7 @@ def test_right_file_is_right(batch):
     ],
 )
 def test_wrong_value_breaks_its_law(value, written, broken):
-    """Each way to write a value wrongly is found, for the law that it breaks and no other."""
+    """Each way to write a value wrongly is found, for the law that it breaks."""
     assert laws(one(value), line(written)) == broken
 
 
@@ -335,13 +356,13 @@ def test_wrong_value_breaks_its_law(value, written, broken):
     ("extras", "content", "broken"),
     [
         pytest.param({"x": [1, 2]}, line(""), {"C1"}, id="dropped-column"),
-        pytest.param({"score": [1]}, line("", score=1), {"C2"}, id="replaced-column"),
+        pytest.param({"score": [1]}, line("", score=1), {"C2", "S1"}, id="replaced-column"),
         pytest.param({"x": "a"}, line('"x": "a"'), {"C4"}, id="split-text"),
         pytest.param({1: [0], "1": [1]}, line('"1": 1'), {"S5"}, id="merged-columns"),
     ],
 )
 def test_wrong_column_breaks_its_law(extras, content, broken):
-    """Each way to write a column that does not fit is found, for the law that it breaks and no other."""
+    """Each way to write a column that does not fit is found, for the law that it breaks."""
     batch = Batch(2, ["in"], ["out"], ["gt"], [0.5], extras)
     assert laws(batch, content) == broken
 

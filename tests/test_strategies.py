@@ -13,7 +13,7 @@ np = pytest.importorskip("numpy")
 
 from fault_injection import strategies  # noqa: E402
 from fault_injection.strategies.keys import BASE_NAMES  # noqa: E402
-from fault_injection.strategies.objects import BrokenText  # noqa: E402
+from fault_injection.strategies.specimens import BrokenText  # noqa: E402
 from fault_injection.strategies.text import LINE_BREAKS  # noqa: E402
 
 LAWS = ("S1", "S2", "S3", "S4", "S5", "S7", "S8", "S9", "C1", "C2", "C3", "C4", "C5")

@@ -25,7 +25,7 @@ def complete(facts: Facts) -> Iterator[str]:
             continue
         if facts.is_written(dump):
             if foreign := _foreign_rows(facts, dump):
-                yield f"{dump.name} holds {_rows(foreign)} that were not handed over for that step"
+                yield f"{dump.name} holds {_rows(foreign)} that nobody handed over for that step"
             continue
         yield f"{dump} was accepted and drained without error, but {_difference(facts, dump)}"
 

@@ -18,6 +18,12 @@ Of the others (write, flush, rename) the file itself tells whether they were mad
 RAISERS = frozenset({"strike", "raise_os_error"})
 """The functions of the mechanisms that raise: a traceback that ends in one of them is the traceback of the operation."""
 
+_WRONG = re.compile(
+    r"fail|error|exception|lost|\bnot\b|could|cannot|unable|missing|without|undrained|pending|never|drop",
+    re.IGNORECASE,
+)
+"""Words of which one is in every sentence that tells of a loss."""
+
 
 def raised(facts: Facts) -> Iterator[str]:
     """E1: a failed dump is raised (several failed dumps are E3's, dead workers E8's)."""
@@ -300,6 +306,11 @@ def _says(stderr: str, dump: Dump, facts: Facts) -> bool:
     texts = [os.strerror(o.errno) for _, o in facts.strikes if o.errno]
     texts += [errno.errorcode[o.errno] for _, o in facts.strikes if o.errno]
     texts += [o.fault for _, o in facts.strikes if not o.errno]
-    # The word by itself: a warning that shows a line of `dumper.py` says nothing of dumps.
-    spoken = re.search(r"(?<![\w/.-])dump(s|ed|ing)?(?![\w/.-])", stderr, re.IGNORECASE)
-    return mentions(stderr, dump.step) or any(text in stderr for text in texts) or spoken is not None
+    if any(text in stderr for text in texts):
+        return True
+    # Talk of dumps is not enough: a line must say of this dump, or of dumps, that something went wrong.
+    of_dumps = re.compile(r"(?<![\w/.-])dump(s|ed|ing)?(?![\w/.-])", re.IGNORECASE)
+    return any(
+        _WRONG.search(line) and (mentions(line, dump.step) or of_dumps.search(line))
+        for line in stderr.splitlines()
+    )

@@ -45,7 +45,7 @@ def _past_deadline(facts: Facts) -> Iterator[str]:
             continue
         pending = [d for d in facts.dumps if d.end < i and d.failure is None and not facts.was_written(d, i)]
         if pending and event.failure is None:
-            yield f"drain returned at its deadline as if all were well, with {len(pending)} dumps not on disk"
+            yield f"drain returned at its deadline as if all were well, with {len(pending)} dump{'s' * (len(pending) != 1)} not on disk"
             return
         for dump in pending:
             if event.failure is not None and not mentions(event.failure.words, dump.step):

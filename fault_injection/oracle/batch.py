@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from fault_injection.oracle import native
+from fault_injection.oracle.names import distinct
 from fault_injection.oracle.outcome import Leaf, Outcome, Refusal
 from fault_injection.oracle.policies import DEFAULTS, Policies
 from fault_injection.oracle.values import expected_key, expected_value, type_names
@@ -134,16 +135,22 @@ class _Building:
             reason = "the extras are no dict of columns"
             self.refusals.append(Refusal(reason, (type(extras).__name__, "dict"), ("C4",), at_call=True))
             return
+        named: list[tuple[str, Any, Any]] = []
         for key, values in list(extras.items()):
             text, refusals = expected_key(key, self.policies)
             self.refusals += [replace(refusal, at_call=False) for refusal in refusals]
             if text is not None:
-                self.extra_column(text, key, values, count, columns)
+                named.append((text, key, values))
+        names = [text for text, _, _ in named]
+        if self.policies.collide == "rename":
+            names = distinct([key for _, key, _ in named], names, BASE)
+        for name, (text, key, values) in zip(names, named, strict=True):
+            laws = ("C2",) if text in BASE else ("S5",) if name != text or not isinstance(key, str) else ("C1",)
+            self.extra_column(name, laws, values, count, columns)
 
-    def extra_column(self, name: str, key: Any, values: Any, count: int, columns: dict[str, Column]) -> None:
-        laws = ("C1",) if isinstance(key, str) else ("S5",)
-        if name in BASE and self.policies.colliding == "rename":
-            name = f"extra_{name}"
+    def extra_column(
+        self, name: str, laws: tuple[str, ...], values: Any, count: int, columns: dict[str, Column]
+    ) -> None:
         if name in BASE or name in columns:
             law = "C2" if name in BASE else "S5"
             reason = f"two columns are named {name!r}"

@@ -15,7 +15,8 @@ class Policies:
         unknown: an object of a type that JSON has no counterpart for is an `error`, or written as its `repr`.
         ragged: an extra column of another length is an `error`; or with `pad` null fills up a shorter one, and a
             longer one is an error.
-        colliding: an extra named like a base column is an `error`, or with `rename` is written as `extra_<name>`.
+        collide: an extra named like a base column, and a key that is as text another's, is an `error`, or with
+            `rename` has another name (see `names.distinct`).
         scalar: what is no column (a scalar, a text, a dict, a 0-d array, None) is an `error`, or with `repeat` the
             value of every row.
         keys: keys that are no text become `text`, or are an `error`.
@@ -25,7 +26,7 @@ class Policies:
     non_finite: Literal["null", "string", "error"] = "null"
     unknown: Literal["error", "repr"] = "error"
     ragged: Literal["error", "pad"] = "error"
-    colliding: Literal["error", "rename"] = "error"
+    collide: Literal["rename", "error"] = "rename"
     scalar: Literal["error", "repeat"] = "error"
     keys: Literal["text", "error"] = "text"
     surrogates: Literal["replace", "escape"] = "replace"

@@ -115,7 +115,8 @@ def _suspects(expectation: Expectation, words: str) -> tuple[str, ...]:
     named = [
         laws for column, row, laws in cells if _tells(Refusal("", (), (), column=column.name, row=row), words)
     ]
-    laws: set[str] = set().union(*(named or [laws for _, _, laws in cells]))
+    # The step of each row is at stake for C2, which is about names and not about values.
+    laws: set[str] = set().union(*(named or [laws for _, _, laws in cells])) - {"C2"}
     if "key" in words and "S5" in laws:
         return ("S5",)
     return next(((law,) for law in LAW_ORDER if law in laws), ("S9",))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fault_injection.oracle import native
+from fault_injection.oracle.names import distinct
 from fault_injection.oracle.outcome import Field, Fields, Items, Leaf, Node, Outcome, Refusal, Unjudged
 from fault_injection.oracle.policies import DEFAULTS, Policies
 
@@ -145,19 +146,25 @@ class Expecting:
             del self._path[id(value)]
 
     def _mapping(self, value: Mapping[Any, Any]) -> Node:
-        found: dict[str, Field] = {}
         unread: Node | None = None
+        named: list[tuple[str, Any, Any]] = []
         for key, item in list(value.items()):
-            name = self.key(key)
-            if name is None or name in found:
+            text = self.key(key)
+            if text is None:
                 # The key itself has noted why it has no text.
-                unread = (
-                    Unjudged(type(key).__name__, ("S5",))
-                    if name is None
-                    else self._twice(value, key, found[name])
-                )
+                unread = Unjudged(type(key).__name__, ("S5",))
+            else:
+                named.append((text, key, item))
+        names = [text for text, _, _ in named]
+        if self.policies.collide == "rename":
+            names = distinct([key for _, key, _ in named], names)
+        found: dict[str, Field] = {}
+        for name, (text, key, item) in zip(names, named, strict=True):
+            if name in found:
+                unread = self._twice(value, key, found[name])
                 continue
-            laws = ("S5",) if not isinstance(key, str) else ("S3",) if _SURROGATE.search(key) else ("S9",)
+            plain = isinstance(key, str) and name == text
+            laws = ("S5",) if not plain else ("S3",) if _SURROGATE.search(key) else ("S9",)
             found[name] = Field(name, laws, type(key).__name__, self.node(item))
         return unread or Fields(tuple(found.values()), ("S1",), type(value).__name__)
 

@@ -9,10 +9,10 @@ from fault_injection.strategies.arrays import (
     strange_arrays,
     text_arrays,
 )
+from fault_injection.strategies.by_law import for_law
 from fault_injection.strategies.columns import columns, has_pandas, holes, no_columns, ragged, series
 from fault_injection.strategies.generations import (
     batches,
-    for_law,
     generations,
     uniform,
     with_cells,

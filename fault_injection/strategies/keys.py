@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from fault_injection.strategies.objects import BrokenKey, Grade, Point, Role, Verdict
+from fault_injection.strategies.specimens import BrokenKey, Grade, Point, Role, Verdict
 from fault_injection.strategies.text import texts
 
 BASE_NAMES = ("score", "input", "output", "gts", "step")

@@ -80,7 +80,7 @@ def strange_numpy_scalars() -> st.SearchStrategy[Any]:
         st.builds(np.complex128, st.complex_numbers(max_magnitude=10)),
         st.builds(np.datetime64, st.integers(0, 10), units),
         st.builds(np.timedelta64, st.integers(0, 10), units),
-        st.builds(lambda: np.datetime64("NaT")),
+        st.builds(lambda: np.datetime64("NaT", "s")),
         st.builds(np.bytes_, st.binary(max_size=3)),
         st.builds(lambda: np.void(b"ab")),
         st.builds(lambda: np.zeros((), dtype=[("a", "i4"), ("b", "f8")])[()]),
