@@ -319,7 +319,9 @@ def probe(crew: Crew, subject: Subject) -> None:
     facts = Facts(history)
     first = facts.dumps[0].start if facts.dumps else len(history.events)
     if unstarted := [each.failure for each in facts.raised if each.position < first]:
-        raise TargetError(f"{subject.label} cannot be driven: starting it raised {unstarted[0]}; give an adapter")
+        raise TargetError(
+            f"{subject.label} cannot be driven: starting it raised {unstarted[0]}; give an adapter"
+        )
     if facts.lost[:1] == facts.dumps[:1] and facts.raised:
         failure = facts.raised[0].failure
         raise TargetError(

@@ -254,5 +254,3 @@ def _shown(batch: Batch) -> str:
     except Exception as error:  # noqa: BLE001 - an object of the example may do anything
         text = f"<cannot be shown: {type(error).__name__}>"
     return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}… ({len(text):,} characters)"
-
-

@@ -101,7 +101,11 @@ def run_in_memory(
     trial.on_hang = lambda: on_hang(trial, trial.injector.fired if trial.injector else 0)
     trial.target.warn = scenario.warn
     try:
-        with _no_real_descriptors(), listening(trial), _memory().trial(plan, observe=trial.observe) as injector:
+        with (
+            _no_real_descriptors(),
+            listening(trial),
+            _memory().trial(plan, observe=trial.observe) as injector,
+        ):
             trial.injector = injector
             scenario.run(trial, seed)
             trial.settle()

@@ -94,7 +94,7 @@ def test_an_attribute_called_exceptions_that_holds_something_else_is_passed_over
 
 def test_the_same_object_keeps_its_number_and_another_gets_its_own() -> None:
     """Equal exceptions are told apart, and one that comes again is recognised."""
-    registry = Registry("/root")
+    registry = Registry("/data")
     first, twin = OSError(28, "full"), OSError(28, "full")
     assert registry.serial(first) == registry.serial(first) == 1
     assert registry.serial(twin) == 2
@@ -106,11 +106,11 @@ def test_the_same_object_keeps_its_number_and_another_gets_its_own() -> None:
 
 def test_a_link_says_what_the_exception_says() -> None:
     """Type and bases, message, errno, notes, attributes and the mark of the fault layer are written down."""
-    error = PermissionError(errno.EACCES, "denied", "/root/dump/7.jsonl")
-    error.__notes__ = ["step 7", "in /root/dump"]
+    error = PermissionError(errno.EACCES, "denied", "/data/dump/7.jsonl")
+    error.__notes__ = ["step 7", "in /data/dump"]
     error.injected = 3
     error.step, error.accepted = 7, False
-    (link,) = Registry("/root").failure(error).links
+    (link,) = Registry("/data").failure(error).links
     assert link.types[:3] == ("PermissionError", "OSError", "Exception")
     assert link.text == "[Errno 13] denied: 'ROOT/dump/7.jsonl'"
     assert link.errno == errno.EACCES
@@ -180,7 +180,7 @@ def test_an_exception_that_breaks_when_it_is_looked_at_is_written_down_all_the_s
     """A user's class may raise from its properties and its text; the trial goes on."""
     error = HostileError()
     error.__notes__ = "not a list"
-    (link,) = Registry("/root").failure(error).links
+    (link,) = Registry("/data").failure(error).links
     assert link.text == "<its text cannot be shown: OSError>"
     assert link.errno is None
     assert link.notes == ()

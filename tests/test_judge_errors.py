@@ -659,7 +659,7 @@ def test_a_swallowed_sync_in_warn_mode_is_accused() -> None:
         pytest.param(
             0, "/site/verl_dump/dumper.py:7: ResourceWarning: unclosed file", True, id="other-warning"
         ),
-        pytest.param(0, "/home/me/dump/run.py: 1 row", True, id="path"),
+        pytest.param(0, "/data/me/dump/run.py: 1 row", True, id="path"),
         pytest.param(0, "Dumps are pending at exit", False, id="the-word"),
         pytest.param(0, f"{STEP} lost", False, id="the-step"),
         pytest.param(0, f"OSError: {os.strerror(errno.ENOSPC)}", False, id="the-error"),

@@ -84,7 +84,7 @@ def test_an_unknown_law_is_one_clear_line(name: str) -> None:
 
 
 def test_the_page_of_the_laws_is_what_the_code_says() -> None:
-    """docs/laws.md is generated from the laws and never edited by hand."""
+    """The page docs/laws.md is generated from the laws and never edited by hand."""
     page = CHECKOUT / "docs" / "laws.md"
     assert page.read_text(encoding="utf-8") == docs.laws_page(), "run: python -m fault_injection.docs laws"
 

@@ -145,7 +145,9 @@ class _Building:
         if self.policies.collide == "rename":
             names = distinct([key for _, key, _ in named], names, BASE)
         for name, (text, key, values) in zip(names, named, strict=True):
-            laws = ("C2",) if text in BASE else ("S5",) if name != text or not isinstance(key, str) else ("C1",)
+            laws = (
+                ("C2",) if text in BASE else ("S5",) if name != text or not isinstance(key, str) else ("C1",)
+            )
             self.extra_column(name, laws, values, count, columns)
 
     def extra_column(

@@ -109,6 +109,12 @@ def _line(expectation: Expectation, row: int, line: str) -> Iterator[Finding]:
         yield "S2", f"row {row}: the line is no JSON object"
         return
     contested = {each.column: each.laws for each in expectation.refusals if each.row is None and each.must}
+    # A renamed extra that is not there has taken the place of the column whose name it had.
+    contested |= {
+        column.name.removeprefix("extra_"): column.laws
+        for column in expectation.columns
+        if column.laws == ("C2",) and column.name not in got
+    }
     for column in expectation.columns:
         for law, message in _cell(column, row, got):
             # What replaced a column is reported for the law about names, whatever else it breaks.
