@@ -9,7 +9,7 @@ import pytest
 from fault_injection.engine import Crew, UnitResult, check, claimed_laws, units_for
 from fault_injection.laws import LAWS
 from fault_injection.subject import Spec, load_subject
-from tests.zoo import BROKEN, CORRECT
+from tests.zoo import BROKEN, CORRECT, UNUSUAL
 
 FULL = os.environ.get("VERL_DUMP_FULL") == "1"
 
@@ -30,6 +30,16 @@ def test_correct_writer_is_not_accused(cls: type) -> None:
     assert accused == {}
     assert [v.law for v in verdicts if v.status == "skipped"] == []
     assert trials > 500
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("cls", UNUSUAL, ids=lambda cls: cls.__name__)
+def test_unusual_writer_is_not_accused(cls: type) -> None:
+    """A correct writer that does one thing in an unusual way violates none of the laws which that could touch."""
+    spec = _spec(cls)
+    laws = frozenset({"D1", "D3", "D6"})
+    verdicts, _ = check(spec, load_subject(spec), laws=laws, quick=True)
+    assert {v.law: (v.status, v.violations) for v in verdicts} == dict.fromkeys(laws, ("holds", ()))
 
 
 @pytest.mark.timeout(300)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from fault_injection.batches import canonical, read_rows
 from fault_injection.history import Exited, Mark, Operated, Seen
-from fault_injection.judge.facts import Dump, Facts
+from fault_injection.judge.facts import Dump, Facts, mentions
 
 
 def complete(facts: Facts) -> Iterator[str]:
@@ -54,11 +54,22 @@ def nothing_left_behind(facts: Facts) -> Iterator[str]:
         if name in names:
             if not _is_whole(facts, name, content, len(facts.history.events)):
                 yield f"after drain {name} holds {_amount(content)} of {_expected(facts, name)}"
-        elif not _could_not_clear(facts, name) and not facts.history.marked("killed"):
+        elif not (
+            _could_not_clear(facts, name) or _is_published(facts, name) or facts.history.marked("killed")
+        ):
             yield f"after drain {name} is left behind ({len(content):,} bytes)"
     for name in facts.older:
         if name not in facts.final and not facts.cleared:
             yield f"the complete {name} of an earlier run is gone"
+
+
+def _is_published(facts: Facts, name: str) -> bool:
+    """Whether a file is one that the writer keeps beside its dumps, such as an index: renamed into place, of no step."""
+    targets = {operated.op.target for operated in facts.history.of(Operated) if operated.op.kind == "rename"}
+    of_a_step = any(mentions(name.rpartition("/")[2], dump.step) for dump in facts.dumps)
+    # In memory only refused operations are seen; the disk mechanism has seen the others.
+    known = name in targets or facts.history.mechanism == "memory"
+    return known and not of_a_step and not name.endswith(".jsonl")
 
 
 def others_written(facts: Facts) -> Iterator[str]:

@@ -266,7 +266,8 @@ class Facts:
         words = raised.failure.words
         told = {d.number for d in self.dumps if d.start < raised.position and mentions(words, d.step)}
         own = self.dumps[raised.dump] if raised.dump is not None else None
-        if own is not None and own.number in told and told - {own.number}:
+        others = own is not None and any(self.dumps[number].step != own.step for number in told)
+        if own is not None and own.number in told and others:
             # Naming its own step beside another's may only say what became of this batch.
             steps = {
                 value for link in raised.failure.links for name, value in link.attributes if name == "step"

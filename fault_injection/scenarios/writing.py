@@ -71,6 +71,31 @@ def over_older(trial: Trial, seed: int) -> None:
     trial.drain()
 
 
+def all_sizes(trial: Trial, seed: int) -> None:
+    """Dumps of plain values in every size: step 0, many rows, long texts, numbers to the last digit, empty values."""
+    trial.open()
+    batches = [
+        make_batch(seed, 0, 0, rows=2),
+        make_batch(seed, 1, FIRST + 1, rows=300),
+        make_batch(seed, 2, FIRST + 2, rows=3, wide=200_000),
+        Batch(
+            FIRST + 3,
+            ["", "a", "b", "c", "d"],
+            [f"out {i}" for i in range(5)],
+            [None, "", "0", "null", " "],
+            [0.1 + 0.2, 1 / 3, 1e-300, -1.7976931348623157e308, 5e-324],
+            {
+                "long": [2**53 + 1, -(2**62), 0, 10**15, 1],
+                "hole": [None, 1, None, 2, None],
+                "empty": [[], {}, "", [[]], {"": {}}],
+            },
+        ),
+    ]
+    for batch in batches:
+        trial.dump(batch)
+    trial.drain()
+
+
 def restarted(trial: Trial, seed: int) -> None:
     """One run dumps two steps; a fresh writer dumps the second of them again, as after a restart."""
     trial.open()
@@ -174,6 +199,7 @@ SCENARIOS = (
         Menu((Plan(),), every_errno(names=_FEW)),
         prepare=lay_older,
     ),
+    Scenario("all-sizes", frozenset({"D1", "D2"}), all_sizes),
     Scenario("restarted", frozenset({"D1", "D2", "D6"}), restarted),
     Scenario("same-step", frozenset({"D2", "D3", "D6"}), same_step, Menu((Plan(),), every_errno(names=_FEW))),
     Scenario("same-step-waiting", frozenset({"D2", "D3", "D6"}), same_step_waiting),

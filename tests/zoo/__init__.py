@@ -2,5 +2,6 @@
 
 from tests.zoo.broken import BROKEN
 from tests.zoo.correct import CORRECT
+from tests.zoo.unusual import UNUSUAL
 
-__all__ = ["BROKEN", "CORRECT"]
+__all__ = ["BROKEN", "CORRECT", "UNUSUAL"]
