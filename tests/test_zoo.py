@@ -11,6 +11,7 @@ from fault_injection.laws import LAWS
 from fault_injection.subject import Spec, load_subject
 from tests.zoo import BROKEN, CORRECT, UNUSUAL
 
+pytestmark = [pytest.mark.zoo, pytest.mark.timeout(300)]
 FULL = os.environ.get("VERL_DUMP_FULL") == "1"
 
 
@@ -18,7 +19,6 @@ def _spec(cls: type) -> Spec:
     return Spec(f"{cls.__module__}:{cls.__name__}")
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("cls", CORRECT, ids=lambda cls: cls.__name__)
 def test_correct_writer_is_not_accused(cls: type) -> None:
     """A correct writer, however it is built, violates no law, and none that it claims goes unjudged."""
@@ -32,7 +32,6 @@ def test_correct_writer_is_not_accused(cls: type) -> None:
     assert trials > 500
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("cls", UNUSUAL, ids=lambda cls: cls.__name__)
 def test_unusual_writer_is_not_accused(cls: type) -> None:
     """A correct writer that does one thing in an unusual way violates none of the laws which that could touch."""
@@ -42,7 +41,6 @@ def test_unusual_writer_is_not_accused(cls: type) -> None:
     assert {v.law: (v.status, v.violations) for v in verdicts} == dict.fromkeys(laws, ("holds", ()))
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("cls", BROKEN, ids=lambda cls: cls.__name__)
 def test_broken_writer_is_caught_by_its_law(cls: type) -> None:
     """A writer that is broken in one way is caught by the law that names that way."""
