@@ -1,11 +1,12 @@
-"""Writes the documentation pages that are made from the code: `python -m fault_injection.docs laws [FILE]`."""
+"""Writes the documentation pages that are made from the code: `python -m fault_injection.docs NAME [FILE]`."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from fault_injection.docs_values import values_page
 from fault_injection.laws import GROUPS, LAWS, Law
 
 _NEEDS = {
@@ -48,13 +49,17 @@ def main(arguments: Sequence[str]) -> int:
     Returns:
         The exit code.
     """
-    if len(arguments) not in {1, 2} or arguments[0] != "laws":
-        print("usage: python -m fault_injection.docs laws [FILE]", file=sys.stderr)
+    if len(arguments) not in {1, 2} or arguments[0] not in PAGES:
+        print(f"usage: python -m fault_injection.docs {{{','.join(PAGES)}}} [FILE]", file=sys.stderr)
         return 2
-    file = Path(arguments[1] if len(arguments) == 2 else "docs/laws.md")
+    file = Path(arguments[1] if len(arguments) == 2 else f"docs/{arguments[0]}.md")
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(laws_page(), encoding="utf-8", newline="\n")
+    file.write_text(PAGES[arguments[0]](), encoding="utf-8", newline="\n")
     return 0
+
+
+PAGES: dict[str, Callable[[], str]] = {"laws": laws_page, "values": values_page}
+"""What makes each page, by its name."""
 
 
 if __name__ == "__main__":

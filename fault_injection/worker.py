@@ -86,6 +86,8 @@ def _by_examples(job: Job, subject: Subject, answers: BinaryIO) -> Reply:
     """Search for an example that breaks the law of the job's scenario, or dump the one that its plan names."""
     (law,) = SCENARIOS[job.unit.scenario].laws
     depth = job.depth
+    # torch makes a folder for nested tensors; here it goes away with the run.
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(job.scratch, "torch"))
 
     def hung() -> None:
         history = examples.hung_history(job.unit.scenario, job.seed)

@@ -83,6 +83,19 @@ def test_an_unknown_law_is_one_clear_line(name: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_the_page_of_the_values_is_what_the_writer_does(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The page docs/values.md says what the reference writer writes today, value by value."""
+    # Where torch keeps a folder of its own for nested tensors.
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    page = (CHECKOUT / "docs" / "values.md").read_text(encoding="utf-8")
+    made = docs.PAGES["values"]()
+    missing = [line for line in made.splitlines() if line not in page.splitlines()]
+    assert missing == [], "run: python -m fault_injection.docs values"
+    assert made.count("\n") > 60
+
+
 def test_the_page_of_the_laws_is_what_the_code_says() -> None:
     """The page docs/laws.md is generated from the laws and never edited by hand."""
     page = CHECKOUT / "docs" / "laws.md"
@@ -109,4 +122,4 @@ def test_the_page_is_written_where_asked(tmp_path: Path, capsys: pytest.CaptureF
     assert [path.name for path in target.parent.iterdir()] == ["laws.md"]
     capsys.readouterr()
     assert docs.main(["flaws"]) == 2
-    assert capsys.readouterr().err == "usage: python -m fault_injection.docs laws [FILE]\n"
+    assert capsys.readouterr().err == "usage: python -m fault_injection.docs {laws,values} [FILE]\n"
