@@ -26,6 +26,8 @@ BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
     root = str(Path(__file__).parent.parent)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
+    # The modules that these tests write are imported from the working directory, which must stay clean.
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"
     return subprocess.run(
         [sys.executable, "-m", "fault_injection.cli", *arguments],
         capture_output=True,
