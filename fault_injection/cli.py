@@ -18,6 +18,7 @@ from fault_injection import engine
 from fault_injection.engine import Crew, UnitResult
 from fault_injection.examples import PREFIX
 from fault_injection.laws import LAWS, UnknownLawError, choose_laws
+from fault_injection.mechanisms import disk, memory
 from fault_injection.plan import Plan, PlanError
 from fault_injection.report import Report, as_story, as_text, header, write_json
 from fault_injection.scenario import Scenario
@@ -59,6 +60,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Who reads the report has read enough; the interpreter must not fail of it again when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 141
+
+
+def entry() -> NoReturn:
+    """End the process with the command's exit code, even where a target left a thread that would keep it."""
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if any(not t.daemon for t in threading.enumerate() if t is not threading.main_thread()):
+        os._exit(code)
+    sys.exit(code)
 
 
 @contextmanager
@@ -141,7 +152,15 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _check(options: argparse.Namespace) -> int:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise TargetError("the working directory is gone; change to one that exists") from None
     laws = choose_laws(options.law)
+    if laws is None and options.law:
+        raise TargetError("--law is empty; name a law such as E2 or a group such as E")
+    if options.json == "":
+        raise TargetError("--json is empty; name a file, or - for standard output")
     if options.json and options.json != "-":
         _see_writable(options.json)
     specs = _specs(options)
@@ -150,7 +169,7 @@ def _check(options: argparse.Namespace) -> int:
             raise TargetError("--json reports whole runs; leave --plan out")
         return max(_replay(spec, options, laws) for spec in specs)
     if options.scenario is not None:
-        _known_scenario(options.scenario)
+        _see_bearing(_known_scenario(options.scenario), laws)
     reports = [_run(spec, options, laws) for spec in specs]
     if options.json:
         try:
@@ -196,6 +215,7 @@ def _replay(spec: Spec, options: argparse.Namespace, laws: frozenset[str] | None
             f"scenario {name} needs a target that is {', '.join(sorted(missing))}; {subject.label} is not"
         )
     judged_by = claimed & (laws or frozenset(LAWS))
+    _see_bearing(scenario, laws)
     begin = time.monotonic()
     result, history = Crew(spec, options.seed, depth).replay(name, plan, judged_by & (scenario.laws | {"E8"}))
     if result is None:
@@ -211,12 +231,28 @@ def _replay(spec: Spec, options: argparse.Namespace, laws: frozenset[str] | None
     return VIOLATED if result.violations else OK
 
 
+def _see_bearing(scenario: Scenario, laws: frozenset[str] | None) -> None:
+    """Refuse a run that would judge nothing and end well."""
+    if laws is not None and not laws & (scenario.laws | {"E8"}):
+        bearing = ", ".join(law for law in LAWS if law in scenario.laws)
+        raise TargetError(
+            f"scenario {scenario.name} says nothing of the laws that were asked for; it bears on {bearing}"
+        )
+
+
 def _plan(text: str, scenario: Scenario) -> str:
     """The text of a plan, or of an example, once it is known to be one."""
     if scenario.place != "examples":
         if text.startswith(PREFIX):
             raise PlanError(f"scenario {scenario.name} takes plans such as write#1:ENOSPC, not an example")
-        return str(Plan.parse(text))
+        plan = Plan.parse(text)
+        if scenario.mechanism == "memory":
+            reason = memory.supports(plan)
+        else:
+            reason = disk.supports(plan, deadly=scenario.place == "fork")
+        if reason:
+            raise PlanError(f"plan {plan} cannot be run in scenario {scenario.name}: {reason}")
+        return str(plan)
     if not text.startswith(PREFIX):
         raise PlanError(
             f"scenario {scenario.name} takes an example of a report ({PREFIX}...), not a plan of faults"
@@ -236,6 +272,8 @@ def _specs(options: argparse.Namespace) -> list[Spec]:
     if options.source is None:
         if options.class_name:
             raise TargetError("--class goes with --source; name a class to import as package.module:Class")
+        if options.target == "":
+            raise TargetError("TARGET is empty; name a class, or leave it out for the reference writer")
         return [Spec(options.target or DEFAULT)]
     if options.target:
         raise TargetError("give a TARGET to import or --source PATH to read, not both")
@@ -318,4 +356,4 @@ class _Progress:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    entry()

@@ -150,6 +150,8 @@ class Fault:
     __repr__ = __str__
 
 
+_LONGEST = 1e12
+"""Milliseconds; beyond, no system can wait."""
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)(ms|s)")
 
 
@@ -183,4 +185,7 @@ def parse_fault(text: str) -> Fault:
     seconds = _SECONDS.fullmatch(argument or "")
     if not seconds:
         raise ValueError(f"fault {name} needs a time, such as {name}(50ms) or {name}(2s)")
-    return Fault(name, float(seconds[1]) * (1 if seconds[2] == "ms" else 1000))
+    amount = float(seconds[1]) * (1 if seconds[2] == "ms" else 1000)
+    if amount > _LONGEST:
+        raise ValueError(f"fault {name} waits for 30 years at most, not {argument}")
+    return Fault(name, amount)

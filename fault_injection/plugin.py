@@ -43,18 +43,28 @@ def _is_used(config: pytest.Config) -> bool:
     return asked or any("fault_injection" in argument for argument in config.args)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Load the target before anything else, so that one that cannot be loaded ends the run with one line."""
+    if not _is_used(session.config):
+        return
+    from fault_injection.contract.session import contract_of
+    from fault_injection.targets.errors import TargetError
+
+    try:
+        contract_of(session.config)
+    except TargetError as error:
+        pytest.exit(f"verl-dump: {error}", returncode=2)
+
+
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Say what is judged, and with what; nothing where the contract is not used."""
     if not _is_used(config):
         return []
     from fault_injection.contract.session import contract_of
     from fault_injection.report import header
-    from fault_injection.targets.errors import TargetError
 
-    try:
-        contract = contract_of(config)
-    except TargetError as error:
-        pytest.exit(f"verl-dump: {error}", returncode=2)
+    contract = contract_of(config)
     return [f"verl-dump: {header(contract.subject.label, contract.seed)}"]
 
 

@@ -11,7 +11,7 @@ from fault_injection.laws import LAWS
 from fault_injection.oracle.policies import DEFAULTS, Policies
 from fault_injection.targets import base
 from fault_injection.targets.base import Target
-from fault_injection.targets.errors import TargetError
+from fault_injection.targets.errors import TargetError, one_line
 
 DEFAULT = "verl_dump.trainer:ReferenceTrainer"
 """The reference writer, as a trainer with verl's dump surface."""
@@ -92,12 +92,26 @@ def load_subject(spec: Spec) -> Subject:
         raise TargetError(
             f"{spec.location} is a {type(found).__name__}, not a class; name the writer's class"
         )
+    try:
+        subject = _of_class(found, spec.location)
+        subject.make()
+    except TargetError:
+        raise
+    except Exception as error:
+        raise TargetError(
+            f"{spec.location} cannot be made: {one_line(error)}; an object is made without arguments, or for verl's "
+            "dump surface without __init__"
+        ) from error
+    return subject
+
+
+def _of_class(found: type, label: str) -> Subject:
     if issubclass(found, Target):
-        return _of_adapter(found, spec.location)
+        return _of_adapter(found, label)
     if base.has_surface(found):
-        return _of_surface(found, spec.location)
+        return _of_surface(found, label)
     raise TargetError(
-        f"{spec.location} is no writer: it has no _dump_generations() and is no fault_injection.Target; "
+        f"{label} is no writer: it has no _dump_generations() and is no fault_injection.Target; "
         "give a class with verl's dump surface, or an adapter (README, 'Any other writer')"
     )
 
@@ -131,20 +145,28 @@ def _policies(declared: Mapping[str, Any], label: str) -> Policies:
         raise TargetError(f"{label} declares a policy that there is not: {error}") from None
 
 
-def _disclaims(disclaimed: frozenset[str], label: str) -> frozenset[str]:
+def _names(given: Any, what: str, label: str) -> frozenset[str]:
+    if not isinstance(given, (set, frozenset, list, tuple)) or not all(
+        isinstance(each, str) for each in given
+    ):
+        raise TargetError(f"{label} {what} {given!r:.80}; give a set of names such as frozenset({{'Q7'}})")
+    return frozenset(given)
+
+
+def _disclaims(given: Any, label: str) -> frozenset[str]:
+    disclaimed = _names(given, "disclaims", label)
     unknown = sorted(set(disclaimed) - LAWS.keys())
-    if unknown or isinstance(disclaimed, str):
-        raise TargetError(
-            f"{label} disclaims {[*unknown, disclaimed][0]!r}, which is no law; give a set such as {{'Q7'}}"
-        )
-    return frozenset(disclaimed)
+    if unknown:
+        raise TargetError(f"{label} disclaims {unknown[0]!r}, which is no law; give a set such as {{'Q7'}}")
+    return disclaimed
 
 
-def _claims(claimed: frozenset[str], label: str) -> frozenset[str]:
+def _claims(given: Any, label: str) -> frozenset[str]:
+    claimed = _names(given, "claims", label)
     unknown = sorted(set(claimed) - base.CAPABILITIES.keys())
     if unknown:
         known = ", ".join(base.CAPABILITIES)
         raise TargetError(
             f"{label} claims the unknown capability {unknown[0]!r}; the capabilities are {known}"
         )
-    return frozenset(claimed)
+    return claimed

@@ -6,11 +6,11 @@ time count, so a slow or busy machine makes no call look stuck.
 
 from __future__ import annotations
 
+import platform
 import sys
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from fault_injection.mechanisms import originals
 
@@ -24,7 +24,7 @@ HANGS = 1.2 * _PATIENCE
 """Seconds of sleep, with nothing held, after which a call is said to hang."""
 SLEEPS = 12.0
 """The same while a thread is in a timed sleep, which ends by itself (a writer that backs off and tries again)."""
-SPINS = 30.0
+SPINS = 15.0
 """Seconds after which a call that does no operation is said to hang, though some thread is busy."""
 ENDLESS = 20_000
 """Operations after which one call is said to hang: it tries again for ever."""
@@ -44,11 +44,22 @@ def asleep(thread: threading.Thread) -> bool | None:
     return stat[stat.rindex(b")") + 2 : stat.rindex(b")") + 3] == b"S"
 
 
+_FUTEX = {"x86_64": b"202", "aarch64": b"98"}.get(platform.machine(), b"")
+"""The number of the system call in which a Python thread waits for a lock, an event or a queue."""
+
+
 def _naps(thread: threading.Thread) -> bool:
+    """Whether a thread's sleep ends by itself: a nanosleep, or a wait with a timeout."""
     try:
-        return b"nanosleep" in Path(f"/proc/self/task/{thread.native_id}/wchan").read_bytes()
+        with originals.open(f"/proc/self/task/{thread.native_id}/wchan", "rb", buffering=0) as file:
+            if b"nanosleep" in file.read(64):
+                return True
+        with originals.open(f"/proc/self/task/{thread.native_id}/syscall", "rb", buffering=0) as file:
+            words = file.read(256).split()
     except OSError:
         return False
+    # The fourth argument of a futex wait is where its timeout is, or null for a wait without one.
+    return len(words) > 4 and words[0] == _FUTEX and int(words[4], 16) != 0
 
 
 class Watchdog:
@@ -97,6 +108,7 @@ class Watchdog:
     def _watch(self, call: int) -> None:
         slept, last = 0.0, self._progress()
         first, busy_since = last, time.monotonic()
+        naps = False
         while self._active and self._calls == call and not self._stop.wait(_TICK):
             now = self._progress()
             if now != last:
@@ -105,14 +117,16 @@ class Watchdog:
                 self._hangs()
                 return
             if now != last or not self._all_asleep():
-                slept, last = 0.0, now
+                slept, last, naps = 0.0, now, False
                 continue
             slept += _TICK
+            # Kept for the whole sleep: at the moment that a thread wakes it is seen in no wait at all.
+            naps = naps or (slept >= HANGS / 2 and any(map(_naps, self._others())))
             if self._held():
                 if slept >= WAITS:
                     self._waits()
                     slept = 0.0
-            elif slept >= (SLEEPS if any(map(_naps, self._others())) else HANGS):
+            elif slept >= (SLEEPS if naps else HANGS):
                 self._hangs()
                 return
 

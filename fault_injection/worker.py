@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import pickle
-import sys
 import threading
 import traceback
 from collections.abc import Callable
@@ -28,10 +27,10 @@ CROWD = 60
 
 def main() -> None:
     """Serve jobs from standard input until it ends."""
-    jobs = sys.stdin.buffer
-    with os.fdopen(os.dup(1), "wb") as answers:
-        # Whatever the target prints must not get between the answers.
-        null = os.open(os.devnull, os.O_WRONLY)
+    # What the target prints must not get between the answers, nor what it reads be taken from the jobs.
+    with os.fdopen(os.dup(0), "rb") as jobs, os.fdopen(os.dup(1), "wb") as answers:
+        null = os.open(os.devnull, os.O_RDWR)
+        os.dup2(null, 0)
         os.dup2(null, 1)
         os.close(null)
         quiet_threads()

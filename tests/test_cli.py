@@ -383,3 +383,31 @@ def test_progress_is_told_now_and_then_where_there_is_no_terminal(
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("100 %  1 trials in ")
     assert line.endswith(", violated: D2")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        pytest.param([""], "TARGET is empty", id="target"),
+        pytest.param(["--law", ""], "--law is empty", id="law"),
+        pytest.param(["--json", ""], "--json is empty", id="json"),
+        pytest.param(["--law", "E2", "--scenario", "same-step"], "says nothing of the laws", id="no-bearing"),
+        pytest.param(["--law", "Q7", "--plan", "none"], "says nothing of the laws", id="no-bearing-plan"),
+        pytest.param(["--plan", "write#1:kill"], "kills the process", id="kill"),
+        pytest.param(
+            ["--scenario", "three-dumps-in-memory", "--plan", "write#1:short(3)"],
+            "cannot be run",
+            id="memory",
+        ),
+        pytest.param(["--plan", "write#1:slow(1e999s)"], "at most", id="endless"),
+    ],
+)
+def test_a_run_that_would_judge_nothing_is_refused(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What would pass without having judged anything ends with one line and exit code 2."""
+    assert cli.main(["check", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert said in captured.err
+    assert captured.err.count("\n") == 1
+    assert captured.out == ""

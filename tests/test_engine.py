@@ -279,7 +279,7 @@ def test_a_target_that_ends_its_process_is_one_clear_error(writers: Path) -> Non
         ("ByCommand", "in a way that the fault layer cannot see"),
         ("ByLibrary", "in a way that the fault layer cannot see"),
         ("WrongClaim", "claims the unknown capability 'fast'; the capabilities are durable, deadline, warn"),
-        ("WrongDisclaim", "disclaims .*, which is no law"),
+        ("WrongDisclaim", "disclaims .Q7.; give a set of names"),
         ("NoWriter", "is no writer: it has no _dump_generations"),
         ("function", "is not a class"),
         ("Wirter", "has no attribute 'Wirter'; did you mean Writer"),

@@ -118,6 +118,8 @@ def _spec(config: pytest.Config) -> Spec:
     if source is None:
         if name:
             raise TargetError("--dump-class goes with --dump-source")
+        if target == "":
+            raise TargetError("--dump-target is empty; name a target, or leave the option out")
         return Spec(target or DEFAULT)
     if target:
         raise TargetError("give --dump-target or --dump-source, not both")

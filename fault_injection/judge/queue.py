@@ -117,7 +117,7 @@ def forked(facts: Facts) -> Iterator[str]:
         if mark.name == "child wrote":
             yield f"the forked child wrote {mark.text}, a pending dump of its parent"
     for dump in facts.lost:
-        if dump.failure is None:
+        if dump.failure is None and not facts.told_of(dump):
             yield f"{dump}, pending at the fork, is not on disk"
             return
     for name in dict.fromkeys(d.name for d in facts.dumps):

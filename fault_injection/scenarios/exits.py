@@ -12,7 +12,7 @@ from fault_injection.fault import Fault
 from fault_injection.forks import watch_child
 from fault_injection.plan import Plan
 from fault_injection.scenario import Family, Menu, Scenario
-from fault_injection.scenarios.writing import FIRST
+from fault_injection.scenarios.writing import FIRST, dump_and_settle
 from fault_injection.trial import Trial
 
 _ASYNCHRONOUS = frozenset({"asynchronous"})
@@ -22,8 +22,7 @@ def undrained(trial: Trial, seed: int) -> None:
     """Three dumps, at rest before the process ends without a drain."""
     trial.open()
     for number in range(3):
-        trial.dump(make_batch(seed, number, FIRST + number))
-    trial.settle()
+        dump_and_settle(trial, make_batch(seed, number, FIRST + number))
 
 
 def undrained_waiting(trial: Trial, seed: int) -> None:

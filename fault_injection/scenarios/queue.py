@@ -141,5 +141,5 @@ SCENARIOS = (
         "drain-deadline", frozenset({"Q3", "D2"}), deadline, Menu((), at_every("stuck")), needs=_DEADLINE
     ),
     Scenario("after-drain", frozenset({"Q5", "D2"}), after_drain, needs=_ASYNCHRONOUS),
-    Scenario("from-threads", frozenset({"Q6", "D2"}), from_threads, needs=_ASYNCHRONOUS),
+    Scenario("from-threads", frozenset({"Q6"}), from_threads, needs=_ASYNCHRONOUS),
 )

@@ -22,7 +22,7 @@ def three_dumps(trial: Trial, seed: int) -> None:
     """Three dumps, each at rest before the next; drain, drain again; then a clean run."""
     trial.open()
     for number in range(3):
-        _dump_and_settle(trial, make_batch(seed, number, FIRST + number, wide=WIDE * (number == 1)))
+        dump_and_settle(trial, make_batch(seed, number, FIRST + number, wide=WIDE * (number == 1)))
     _drain_and_go_on(trial, seed)
 
 
@@ -35,7 +35,7 @@ def three_waiting(trial: Trial, seed: int) -> None:
     _drain_and_go_on(trial, seed)
 
 
-def _dump_and_settle(trial: Trial, batch: Batch) -> None:
+def dump_and_settle(trial: Trial, batch: Batch) -> None:
     """Dump with the disk held until the call has returned, then let the writer come to rest: one interleaving, always."""
     with trial.held():
         trial.dump(batch)
@@ -67,7 +67,7 @@ def over_older(trial: Trial, seed: int) -> None:
     """A restarted run dumps steps whose files an earlier run left complete."""
     trial.open()
     for number in range(2):
-        _dump_and_settle(trial, make_batch(seed, number, FIRST + number))
+        dump_and_settle(trial, make_batch(seed, number, FIRST + number))
     trial.drain()
 
 
@@ -112,7 +112,7 @@ def same_step(trial: Trial, seed: int) -> None:
     """Two dumps of one step into one directory, in one run, one after the other."""
     trial.open()
     for number in range(2):
-        _dump_and_settle(trial, make_batch(seed, number, FIRST))
+        dump_and_settle(trial, make_batch(seed, number, FIRST))
     trial.drain()
 
 
@@ -167,7 +167,7 @@ def warned(trial: Trial, seed: int) -> None:
     """Three dumps and a drain in warn mode."""
     trial.open()
     for number in range(3):
-        _dump_and_settle(trial, make_batch(seed, number, FIRST + number, wide=WIDE * (number == 1)))
+        dump_and_settle(trial, make_batch(seed, number, FIRST + number, wide=WIDE * (number == 1)))
     trial.mark("draining")
     trial.drain()
 

@@ -44,8 +44,11 @@ def load_object(spec: str) -> type:
     found: Any = module
     for depth, part in enumerate(name.split(".")):
         found = _attribute(found, part, ".".join([place, *name.split(".")[:depth]]))
-    metadata = getattr(found, "__ray_metadata__", None)
-    found = getattr(metadata, "modified_class", found)
+    try:
+        metadata = getattr(found, "__ray_metadata__", None)
+        found = getattr(metadata, "modified_class", found)
+    except Exception as error:
+        raise TargetError(f"{spec}: to look at its attributes raises {one_line(error)}") from error
     if not isinstance(found, type):
         raise TargetError(f"target {spec!r} is not a class but an object of type {type(found).__name__}")
     return found
