@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import pickle
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +21,7 @@ from fault_injection.judge.facts import Facts
 from fault_injection.laws import LAWS
 from fault_injection.scenario import Scenario, Unit
 from fault_injection.scenarios import SCENARIOS
+from fault_injection.scratch import scratch_directory
 from fault_injection.subject import Spec, Subject
 from fault_injection.sweep import TrialResult
 from fault_injection.targets.errors import TargetError
@@ -98,28 +97,6 @@ def units_for(
     return tuple(units)
 
 
-@contextmanager
-def scratch_directory() -> Iterator[str]:
-    """A directory for the files of a run, in memory where the system offers that; removed afterwards.
-
-    Raises:
-        TargetError: no such directory can be made.
-    """
-    memory = "/dev/shm"  # noqa: S108 - the name is made by mkdtemp
-    base = memory if os.path.isdir(memory) and os.access(memory, os.W_OK | os.X_OK) else None
-    try:
-        path = tempfile.mkdtemp(prefix="verl-dump-", dir=base)
-    except OSError as error:
-        where = base or "the directory for temporary files"
-        raise TargetError(
-            f"{where} cannot be written ({error.strerror}); set TMPDIR to a directory that can"
-        ) from error
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
-
-
 class Crew:
     """Worker processes for one subject.
 
@@ -137,6 +114,7 @@ class Crew:
         # Most of a trial is waiting for threads to come to rest, so two for each core keep the cores busy.
         self.size = size or min(8, 2 * (os.cpu_count() or 1))
         self._stopped = threading.Event()
+        self._workers: list[_Worker] = []
         # Scenarios in which the subject hangs though nothing fails: their sweeps would only hang again and again.
         self._hopeless: set[str] = set()
 
@@ -169,6 +147,7 @@ class Crew:
             def work() -> None:
                 try:
                     with _Worker(scratch) as worker:
+                        self._workers.append(worker)
                         while waiting and not errors and not self._stopped.is_set():
                             try:
                                 position, unit = waiting.popleft()
@@ -187,17 +166,23 @@ class Crew:
             ]
             for thread in threads:
                 thread.start()
-            try:
-                for thread in threads:
-                    thread.join()
-            except BaseException:
-                self._stopped.set()
-                for thread in threads:
-                    thread.join()
-                raise
+            self._join(threads)
         if errors:
             raise errors[0]
         return tuple(done[position] for position in sorted(done))
+
+    def _join(self, threads: list[threading.Thread]) -> None:
+        try:
+            for thread in threads:
+                thread.join()
+        except BaseException:
+            self._stopped.set()
+            # Nobody waits for what they are at: it may be an hour of examples.
+            for worker in self._workers:
+                worker.kill()
+            for thread in threads:
+                thread.join()
+            raise
 
     def replay(self, scenario: str, plan: str, laws: frozenset[str]) -> tuple[TrialResult | None, History]:
         """Run one trial and bring its history back.
@@ -251,6 +236,12 @@ class _Worker:
 
     def __exit__(self, *_: object) -> None:
         self._end()
+
+    def kill(self) -> None:
+        """End the process at once, whatever it is at."""
+        process = self._process
+        if process is not None:
+            process.kill()
 
     def ask(self, job: Job) -> Reply:
         """Send a job and wait for the answer."""

@@ -11,14 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from fault_injection import engine
+from fault_injection import scratch
 from fault_injection.engine import (
     Crew,
     HarnessError,
     UnitResult,
     check,
     claimed_laws,
-    scratch_directory,
     units_for,
 )
 from fault_injection.fault import Fault
@@ -26,6 +25,7 @@ from fault_injection.laws import LAWS
 from fault_injection.report import Report, as_json
 from fault_injection.scenario import Family, Unit
 from fault_injection.scenarios import SCENARIOS
+from fault_injection.scratch import scratch_directory
 from fault_injection.subject import DEFAULT, Spec, load_subject
 from fault_injection.targets.errors import TargetError
 from fault_injection.verdict import Verdict, verdicts_of
@@ -177,8 +177,8 @@ def writers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Scratch directories are made here, so that one that is left behind is found."""
-    monkeypatch.setattr(engine.tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(engine.os.path, "isdir", lambda path: path != "/dev/shm" and os.path.exists(path))
+    monkeypatch.setattr(scratch.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(scratch.os.path, "isdir", lambda path: path != "/dev/shm" and os.path.exists(path))
     return tmp_path
 
 
@@ -349,7 +349,7 @@ def test_a_scratch_directory_that_cannot_be_made_is_one_clear_line(monkeypatch: 
     def fails(**_: object) -> str:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(engine.tempfile, "mkdtemp", fails)
+    monkeypatch.setattr(scratch.tempfile, "mkdtemp", fails)
     with (
         pytest.raises(TargetError, match=r"cannot be written \(Permission denied\); set TMPDIR"),
         scratch_directory(),
