@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from typing import NoReturn
 
 from fault_injection import engine
-from fault_injection.engine import Crew, UnitResult
+from fault_injection.crew import Crew, UnitResult
 from fault_injection.examples import PREFIX
 from fault_injection.laws import LAWS, UnknownLawError, choose_laws
 from fault_injection.mechanisms import disk, memory
@@ -187,7 +187,7 @@ def _run(spec: Spec, options: argparse.Namespace, laws: frozenset[str] | None) -
     begin = time.monotonic()
     progress = _Progress(begin)
     with progress:
-        verdicts, trials = engine.check(
+        checked = engine.check(
             spec,
             subject,
             seed=options.seed,
@@ -198,7 +198,10 @@ def _run(spec: Spec, options: argparse.Namespace, laws: frozenset[str] | None) -
             tell=progress.tell,
             plan=progress.plan,
         )
-    report = Report(spec, subject.label, options.seed, verdicts, trials, time.monotonic() - begin)
+    seconds = time.monotonic() - begin
+    report = Report(
+        spec, subject.label, options.seed, checked.verdicts, checked.trials, seconds, checked.exits
+    )
     print(as_text(report, quiet=options.quiet), file=out, flush=True)
     return report
 

@@ -1,66 +1,29 @@
-"""The engine: hands the units of a run to worker processes and gathers the verdicts."""
+"""The engine: which units a run has, and what their results say of a subject."""
 
 from __future__ import annotations
 
 import os
-import pickle
-import signal
-import subprocess
-import sys
-import threading
-from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
+from fault_injection.crew import Crew, UnitResult
 from fault_injection.fault import ERRNO_FAULTS
-from fault_injection.history import History, Mark, Operated
+from fault_injection.history import Mark, Operated
 from fault_injection.judge.facts import Facts
 from fault_injection.laws import LAWS
+from fault_injection.matrix import Outcome, outcomes
 from fault_injection.scenario import Scenario, Unit
 from fault_injection.scenarios import SCENARIOS
-from fault_injection.scratch import scratch_directory
 from fault_injection.subject import Spec, Subject
-from fault_injection.sweep import TrialResult
 from fault_injection.targets.errors import TargetError
-from fault_injection.verdict import Verdict, verdicts_of
-from fault_injection.wire import DEPTH, Depth, Job, Reply, send
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-MOST_HANGS = 2
-"""Trials of one unit that may hang before the rest of the unit is left out, since each costs more than a second."""
-
-
-class HarnessError(RuntimeError):
-    """A defect of the harness itself, with the traceback of the process that met it."""
-
-
-@dataclass(frozen=True)
-class UnitResult:
-    """The results of one unit.
-
-    Args:
-        unit: what was run.
-        results: of every trial that counts.
-        cut_short: whether the rest of the unit was left out because calls hung.
-    """
-
-    unit: Unit
-    results: tuple[TrialResult, ...]
-    cut_short: bool = False
+from fault_injection.targets.fit import FitTarget
+from fault_injection.verdict import Verdict, verdicts_of, why_unclaimed
+from fault_injection.wire import DEPTH, Depth
 
 
 def claimed_laws(subject: Subject) -> frozenset[str]:
     """The laws that a subject is judged by."""
-    return frozenset(
-        law.id
-        for law in LAWS.values()
-        if (not law.needs or law.needs in subject.features) and law.id not in subject.disclaims
-    )
+    return frozenset(law for law in LAWS if not why_unclaimed(subject, law))
 
 
 QUICK = frozenset({"ENOSPC", "EACCES", "EIO", "EINTR"})
@@ -70,6 +33,11 @@ QUICK = frozenset({"ENOSPC", "EACCES", "EIO", "EINTR"})
 def can_run(scenario: Scenario) -> bool:
     """Whether this system has what the scenario needs: those with other processes need fork and inherited pipes."""
     return scenario.place in {"here", "examples"} or hasattr(os, "fork")
+
+
+def is_offered(scenario: Scenario, features: frozenset[str]) -> bool:
+    """Whether a subject with these features can be driven through a scenario."""
+    return scenario.needs <= features and ("writes" in features or "fit" in scenario.needs)
 
 
 def units_for(
@@ -84,7 +52,7 @@ def units_for(
         torch: whether tensors may be handed over.
     """
     offered = subject.features | ({"torch"} if torch else set())
-    chosen = [s for s in SCENARIOS.values() if s.laws & laws and s.needs <= offered and can_run(s)]
+    chosen = [s for s in SCENARIOS.values() if s.laws & laws and is_offered(s, offered) and can_run(s)]
     order = sorted(chosen, key=lambda scenario: scenario.place != "spawn")
     units: list[Unit] = []
     for scenario in order:
@@ -97,207 +65,8 @@ def units_for(
     return tuple(units)
 
 
-class Crew:
-    """Worker processes for one subject.
-
-    Args:
-        spec: the subject.
-        seed: the seed of the run.
-        depth: how far examples go.
-        size: the number of processes.
-    """
-
-    def __init__(self, spec: Spec, seed: int, depth: Depth = DEPTH, size: int | None = None) -> None:
-        self.spec = spec
-        self.seed = seed
-        self.depth = depth
-        # Most of a trial is waiting for threads to come to rest, so two for each core keep the cores busy.
-        self.size = size or min(8, 2 * (os.cpu_count() or 1))
-        self._stopped = threading.Event()
-        self._workers: list[_Worker] = []
-        # Scenarios in which the subject hangs though nothing fails: their sweeps would only hang again and again.
-        self._hopeless: set[str] = set()
-
-    def run(
-        self,
-        units: tuple[Unit, ...],
-        laws: frozenset[str],
-        tell: Callable[[UnitResult], object] | None = None,
-    ) -> tuple[UnitResult, ...]:
-        """Run units on all processes.
-
-        Args:
-            units: what to run.
-            laws: the laws to judge by.
-            tell: called with each result as it comes, one at a time; what it returns as true ends the run early.
-
-        Returns:
-            The results in the order of the units.
-
-        Raises:
-            TargetError: the subject cannot be loaded or driven.
-            HarnessError: the harness itself failed.
-        """
-        waiting = deque(enumerate(units))
-        done: dict[int, UnitResult] = {}
-        errors: list[BaseException] = []
-        lock = threading.Lock()
-        with scratch_directory() as scratch:
-
-            def work() -> None:
-                try:
-                    with _Worker(scratch) as worker:
-                        self._workers.append(worker)
-                        while waiting and not errors and not self._stopped.is_set():
-                            try:
-                                position, unit = waiting.popleft()
-                            except IndexError:
-                                return
-                            result = self._unit(worker, unit, laws, scratch)
-                            with lock:
-                                done[position] = result
-                                if tell is not None and tell(result):
-                                    waiting.clear()
-                except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits
-                    errors.append(error)
-
-            threads = [
-                threading.Thread(target=work, name=f"fault_injection-crew-{i}") for i in range(self.size)
-            ]
-            for thread in threads:
-                thread.start()
-            self._join(threads)
-        if errors:
-            raise errors[0]
-        return tuple(done[position] for position in sorted(done))
-
-    def _join(self, threads: list[threading.Thread]) -> None:
-        try:
-            for thread in threads:
-                thread.join()
-        except BaseException:
-            self._stopped.set()
-            # Nobody waits for what they are at: it may be an hour of examples.
-            for worker in self._workers:
-                worker.kill()
-            for thread in threads:
-                thread.join()
-            raise
-
-    def replay(self, scenario: str, plan: str, laws: frozenset[str]) -> tuple[TrialResult | None, History]:
-        """Run one trial and bring its history back.
-
-        Args:
-            scenario: the name of the scenario.
-            plan: the text of the plan.
-            laws: the laws to judge by.
-
-        Returns:
-            What the judge says (None when the plan struck nothing), and the history.
-        """
-        with scratch_directory() as scratch, _Worker(scratch) as worker:
-            unit = Unit(scenario, plan=plan)
-            reply = worker.ask(Job(self.spec, self.seed, scratch, unit, laws, self.depth, history=True))
-        if not reply.histories:
-            raise TargetError(
-                f"scenario {scenario}: the fake file system lacks a call that this writer makes; "
-                "look at its twin on the disk"
-            )
-        return (reply.results[0] if reply.results else None), reply.histories[0]
-
-    def _unit(self, worker: _Worker, unit: Unit, laws: frozenset[str], scratch: str) -> UnitResult:
-        results: list[TrialResult] = []
-        hangs, rest = 0, unit
-        if unit.scenario in self._hopeless:
-            return UnitResult(unit, (), cut_short=True)
-        while True:
-            wanted = laws & (SCENARIOS[unit.scenario].laws | {"E8"})
-            reply = worker.ask(Job(self.spec, self.seed, scratch, rest, wanted, self.depth))
-            results += reply.results
-            if not reply.hung_at:
-                return UnitResult(unit, tuple(results))
-            hangs += 1
-            if results[-1].plan == "none":
-                self._hopeless.add(unit.scenario)
-            if unit.family is None or hangs >= MOST_HANGS or unit.scenario in self._hopeless:
-                return UnitResult(unit, tuple(results), cut_short=unit.family is not None)
-            rest = replace(unit, start=reply.hung_at + 1)
-
-
-class _Worker:
-    """One worker process, started anew when it is gone."""
-
-    def __init__(self, scratch: str) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
-        self._errors = Path(scratch) / f"stderr-{threading.get_ident()}"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._end()
-
-    def kill(self) -> None:
-        """End the process at once, whatever it is at."""
-        process = self._process
-        if process is not None:
-            process.kill()
-
-    def ask(self, job: Job) -> Reply:
-        """Send a job and wait for the answer."""
-        process = self._running()
-        try:
-            send(process.stdin, job)  # type: ignore[arg-type]
-            reply: Reply = pickle.load(process.stdout)  # type: ignore[arg-type]  # noqa: S301 - from our own worker
-        except (EOFError, BrokenPipeError, pickle.UnpicklingError):
-            code = process.wait()
-            self._end()
-            text = self._errors.read_text(errors="replace")[-4000:] if self._errors.exists() else ""
-            if code == 1 and "worker.py" in text:
-                raise HarnessError(f"a worker process died in {job.unit}:\n{text}") from None
-            said = f", having said {text.splitlines()[-1]!r}" if text.strip() else ""
-            raise TargetError(
-                f"{job.spec.location} ended the process that it ran in ({_ending(code)}{said}) in {job.unit}; "
-                "a writer must raise its errors and leave the process alone"
-            ) from None
-        if reply.refusal:
-            raise TargetError(reply.refusal)
-        if reply.error:
-            raise HarnessError(f"in {job.unit}:\n{reply.error}")
-        if reply.hung_at or reply.tired:
-            self._end()
-        return reply
-
-    def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is None:
-            with self._errors.open("wb") as errors:
-                self._process = subprocess.Popen(
-                    [sys.executable, "-m", "fault_injection.worker"],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=errors,
-                )
-        return self._process
-
-    def _end(self) -> None:
-        process, self._process = self._process, None
-        if process is None:
-            return
-        for stream in (process.stdin, process.stdout):
-            if stream is not None:
-                with suppress(BrokenPipeError):
-                    stream.close()
-        try:
-            process.wait(5)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _ending(code: int) -> str:
-    with suppress(ValueError):
-        return signal.Signals(-code).name
-    return f"exit code {code}"
+_PROBED_WAYS = ("last-step", "exhausted", "val-only", "zero-steps")
+"""Ways out of which every trainer has one."""
 
 
 def probe(crew: Crew, subject: Subject) -> None:
@@ -306,6 +75,36 @@ def probe(crew: Crew, subject: Subject) -> None:
     Raises:
         TargetError: a healthy dump fails, or reaches the disk past the fault layer.
     """
+    if subject.fit is not None:
+        _probe_fit(crew, subject, subject.fit)
+    if subject.writes:
+        _probe_writer(crew, subject)
+
+
+def _probe_fit(crew: Crew, subject: Subject, fit: type[FitTarget]) -> None:
+    for way in _PROBED_WAYS:
+        if way not in fit.absent:
+            _, history = crew.replay(f"exit-{way}-one", "none", frozenset())
+            break
+    else:
+        raise TargetError(
+            f"{subject.label} lacks all of the ways out {', '.join(_PROBED_WAYS)}; it needs one"
+        )
+    facts = Facts(history)
+    if facts.dumps:
+        return
+    if facts.raised:
+        raise TargetError(
+            f"{subject.label} cannot be driven: on a healthy disk {facts.raised[0]} raised "
+            f"{facts.raised[0].failure} before anything was dumped"
+        )
+    raise TargetError(
+        f"{subject.label} cannot be driven: fit() ended without a dump; call course.record(trainer) in prepare(), "
+        "and let the trainer dump to course.rollout_dir"
+    )
+
+
+def _probe_writer(crew: Crew, subject: Subject) -> None:
     _, history = crew.replay("three-dumps", "none", frozenset())
     facts = Facts(history)
     first = facts.dumps[0].start if facts.dumps else len(history.events)
@@ -331,6 +130,20 @@ def probe(crew: Crew, subject: Subject) -> None:
         )
 
 
+class Checked(NamedTuple):
+    """What a run says of a subject.
+
+    Args:
+        verdicts: one for each law that was asked for.
+        trials: how many trials were run.
+        exits: the cells of the exit matrix that were judged.
+    """
+
+    verdicts: tuple[Verdict, ...]
+    trials: int
+    exits: tuple[Outcome, ...]
+
+
 def check(
     spec: Spec,
     subject: Subject,
@@ -342,7 +155,7 @@ def check(
     depth: Depth = DEPTH,
     tell: Callable[[UnitResult], object] | None = None,
     plan: Callable[[int], None] | None = None,
-) -> tuple[tuple[Verdict, ...], int]:
+) -> Checked:
     """Run the contract on a subject.
 
     Args:
@@ -357,7 +170,7 @@ def check(
         plan: called once with the number of units.
 
     Returns:
-        A verdict for each law, and the number of trials.
+        The verdicts, and what they rest on.
 
     Raises:
         TargetError: the subject cannot be driven.
@@ -379,4 +192,5 @@ def check(
     results = crew.run(units, claimed, tell)
     # A hang is told of whatever laws were asked for.
     hung = {"E8"} if any(result.hung for each in results for result in each.results) else set()
-    return verdicts_of(subject, wanted | hung, results), sum(len(each.results) for each in results)
+    trials = sum(len(each.results) for each in results)
+    return Checked(verdicts_of(subject, wanted | hung, results), trials, outcomes(results))

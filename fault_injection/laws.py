@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fault_injection.ways import DEMANDS, WAYS, Way
+
 
 @dataclass(frozen=True)
 class Law:
@@ -24,8 +26,27 @@ class Law:
     needs: str = ""
 
 
-GROUPS = {"D": "Data", "E": "Errors", "Q": "Queue", "S": "Serialization", "C": "Columns"}
+GROUPS = {
+    "D": "Data",
+    "E": "Errors",
+    "X": "Exits of fit()",
+    "Q": "Queue",
+    "S": "Serialization",
+    "C": "Columns",
+}
 """The groups of laws by their letter."""
+
+
+def _law_of(way: Way) -> Law:
+    """The law of one way out of `fit()`; data and errors are judged apart."""
+    return Law(
+        way.law,
+        f"When {way.what}, {DEMANDS[way.data]}; {DEMANDS[way.errors]}.",
+        way.why[:1].upper() + way.why[1:] + "." if way.why else "What is left behind here, nobody looks for.",
+        way.seen,
+        "fit",
+    )
+
 
 _LAWS = (
     Law(
@@ -123,6 +144,7 @@ _LAWS = (
         "Exit code 0 and an empty stderr say that all is well.",
         "verl #7934 and #7936: success is returned while the last dump is pending or has failed",
     ),
+    *map(_law_of, WAYS),
     Law(
         "Q1",
         "A dump does not wait for the disk: with the disk stalled it returns while there is room.",

@@ -27,6 +27,7 @@ from fault_injection.history import (
     Waited,
 )
 from fault_injection.laws import LAWS
+from fault_injection.matrix import Outcome, as_table, as_values
 from fault_injection.scenarios import SCENARIOS
 from fault_injection.subject import Spec
 from fault_injection.verdict import Found, Verdict
@@ -46,6 +47,7 @@ class Report:
         verdicts: one for each law that was asked for.
         trials: how many trials were run.
         seconds: how long they took.
+        exits: the cells of the exit matrix that were judged.
     """
 
     spec: Spec
@@ -54,6 +56,7 @@ class Report:
     verdicts: tuple[Verdict, ...]
     trials: int
     seconds: float
+    exits: tuple[Outcome, ...] = ()
 
     @property
     def violated(self) -> bool:
@@ -94,8 +97,9 @@ def as_json(report: Report) -> dict[str, Any]:
         report: what to show.
 
     Returns:
-        `format`, `target`, `versions`, `seed`, `uid`, `trials`, `seconds`, and `laws` by identifier.
+        `format`, `target`, `versions`, `seed`, `uid`, `trials`, `seconds`, `laws`, and where `fit()` was driven `exits`.
     """
+    exits = {"exits": as_values(report.exits)} if report.exits else {}
     return {
         "format": FORMAT,
         "target": report.label,
@@ -105,6 +109,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "trials": report.trials,
         "seconds": round(report.seconds, 3),
         "laws": [_law_json(report, verdict) for verdict in report.verdicts],
+        **exits,
     }
 
 
@@ -172,6 +177,8 @@ def as_text(report: Report, *, quiet: bool = False) -> str:
         if quiet and verdict.status != "violated":
             continue
         lines += _law_text(report, verdict)
+    if not quiet:
+        lines += as_table(report.exits)
     count = dict.fromkeys(("holds", "violated", "not claimed", "skipped"), 0)
     for verdict in report.verdicts:
         count[verdict.status] += 1

@@ -11,7 +11,6 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
 
@@ -19,10 +18,13 @@ from fault_injection.forks import reaper, watch_process
 from fault_injection.history import Event, Exited, Final, HandedOver, History, Hung, Mark, Seen
 from fault_injection.look import DiskLook
 from fault_injection.mechanisms import disk
+from fault_injection.nursery import NURSERY, PATIENCE
 from fault_injection.plan import Plan
-from fault_injection.scenario import Scenario
+from fault_injection.scenario import Scenario, prepared
 from fault_injection.scenarios import SCENARIOS
 from fault_injection.subject import Spec, Subject
+from fault_injection.targets.errors import TargetError
+from fault_injection.tell import Ending, telling, unpickled
 from fault_injection.trial import Trial, listening
 from fault_injection.watch import HANGS
 
@@ -92,14 +94,6 @@ def history_of(
 ) -> History:
     """The history made of a trial's events."""
     return History(order.scenario, order.plan, scenario.mechanism, order.seed, tuple(events), fired, complete)
-
-
-def prepared(trial: Trial, scenario: Scenario, seed: int) -> None:
-    """Set the target's options and lay down what the scenario wants to find."""
-    trial.target.warn = scenario.warn
-    trial.target.exit_deadline = scenario.exit_deadline
-    if scenario.prepare is not None:
-        scenario.prepare(trial, seed)
 
 
 def _run_here(
@@ -172,32 +166,19 @@ def _be_killed(order: Order, subject: Subject, scenario: Scenario, root: str, wr
 
 
 def _run_spawned(order: Order, root: str) -> History:
-    """The process's own end is part of the trial: a fresh interpreter, watched until it has ended."""
-    read, write = os.pipe()
-    command = [sys.executable, "-m", "fault_injection.child", str(write)]
-    with tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=errors,
-            pass_fds=(write,),
-            env={**os.environ, **dict(SCENARIOS[order.scenario].environment)},
-        )
-        os.close(write)
-        with process, process.stdin or BytesIO() as stdin:
-            stdin.write(pickle.dumps((order, root)))
-            stdin.close()
-            code, told = watch_process(process.pid, HANGS + 0.5, process.poll, read)
-        os.close(read)
-        errors.seek(0)
-        stderr = errors.read().decode(errors="replace").replace(root, "ROOT")
-    events = unpickled(told)
-    if any(isinstance(event, Mark) and event.name == "broken" for event in events):
-        raise RuntimeError(f"the child process of a trial broke:\n{stderr}")
-    if code is None:
+    """The process's own end is part of the trial."""
+    environment = dict(SCENARIOS[order.scenario].environment)
+    ending = _in_fresh_interpreter(order, root, environment) if environment else NURSERY.run(order, root)
+    stderr = ending.stderr.replace(root, "ROOT")
+    events = unpickled(ending.told)
+    for mark in (event for event in events if isinstance(event, Mark)):
+        if mark.name == "broken":
+            raise RuntimeError(f"the child process of a trial broke:\n{stderr}")
+        if mark.name == "refused":
+            raise TargetError(mark.text)
+    if ending.code is None:
         events.append(Hung("the exit of the process"))
-    events.append(Exited(-9 if code is None else code, stderr))
+    events.append(Exited(-9 if ending.code is None else ending.code, stderr))
     final = DiskLook(root)()
     events.append(
         Seen(0, tuple((name, content) for name, content in final.items() if name.endswith(".jsonl")))
@@ -207,24 +188,27 @@ def _run_spawned(order: Order, root: str) -> History:
     return history_of(order, SCENARIOS[order.scenario], events, fired)
 
 
-def telling(write: int) -> Callable[[Event], None]:
-    """A sink that sends each event through a pipe at once, so that nothing is lost with the process."""
-
-    def tell(event: Event) -> None:
-        data = pickle.dumps(event)
-        while data:
-            data = data[os.write(write, data) :]
-
-    return tell
-
-
-def unpickled(data: bytes) -> list[Event]:
-    """The events that came through a pipe; a torn one at the end is left out."""
-    stream, events = BytesIO(data), []
-    with suppress(EOFError, pickle.UnpicklingError):
-        while True:
-            events.append(pickle.load(stream))  # noqa: S301 - written by this package's own child
-    return events
+def _in_fresh_interpreter(order: Order, root: str, environment: dict[str, str]) -> Ending:
+    """Start an interpreter whose environment is another one from its first moment on."""
+    read, write = os.pipe()
+    command = [sys.executable, "-m", "fault_injection.child", str(write)]
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            pass_fds=(write,),
+            env={**os.environ, **environment},
+        )
+        os.close(write)
+        with process, process.stdin or BytesIO() as stdin:
+            stdin.write(pickle.dumps((order, root)))
+            stdin.close()
+            code, told = watch_process(process.pid, PATIENCE, process.poll, read)
+        os.close(read)
+        errors.seek(0)
+        return Ending(code, told, errors.read().decode(errors="replace"))
 
 
 def _count_dumps(events: list[Event]) -> int:

@@ -106,6 +106,14 @@ class Unit:
         return f"{self.scenario}-{self.family or self.plan}"
 
 
+def prepared(trial: Trial, scenario: Scenario, seed: int) -> None:
+    """Set the target's options and lay down what the scenario wants to find."""
+    trial.target.warn = scenario.warn
+    trial.target.exit_deadline = scenario.exit_deadline
+    if scenario.prepare is not None:
+        scenario.prepare(trial, seed)
+
+
 def every_errno(
     ops: tuple[str, ...] | None = None, names: tuple[str, ...] = ERRNO_FAULTS
 ) -> tuple[Family, ...]:

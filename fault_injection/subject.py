@@ -12,6 +12,8 @@ from fault_injection.oracle.policies import DEFAULTS, Policies
 from fault_injection.targets import base
 from fault_injection.targets.base import Target
 from fault_injection.targets.errors import TargetError, one_line
+from fault_injection.targets.fit import FitTarget, drives_reference
+from fault_injection.ways import WAYS
 
 DEFAULT = "verl_dump.trainer:ReferenceTrainer"
 """The reference writer, as a trainer with verl's dump surface."""
@@ -47,7 +49,8 @@ class Subject:
         label: how reports name it.
         make: makes a fresh target.
         asynchronous: whether the laws of the queue apply.
-        has_fit: whether it is driven through `fit()` too.
+        fit: the driver of its `fit()`, or None where it has none.
+        writes: whether it is driven as a writer, batch by batch.
         capabilities: what it claims.
         disclaims: the laws it does not promise.
         policies: what it declares to make of values that JSON cannot hold.
@@ -56,16 +59,28 @@ class Subject:
     label: str
     make: Callable[[], Target]
     asynchronous: bool
-    has_fit: bool
+    fit: type[FitTarget] | None
     capabilities: frozenset[str]
     disclaims: frozenset[str]
     policies: Policies = DEFAULTS
+    writes: bool = True
 
     @property
     def features(self) -> frozenset[str]:
         """What scenarios may need of it."""
         kinds = {"asynchronous"} if self.asynchronous else set()
-        return self.capabilities | kinds | ({"fit"} if self.has_fit else set())
+        return self.capabilities | kinds | _of_fit(self.fit) | ({"writes"} if self.writes else set())
+
+
+def _of_fit(fit: type[FitTarget] | None) -> set[str]:
+    if fit is None:
+        return set()
+    features = {"fit"} | {f"way-{way.name}" for way in WAYS if way.name not in fit.absent}
+    if fit.coroutine:
+        features.add("coroutine")
+    if fit.validates_several:
+        features.add("validates-several")
+    return features
 
 
 def load_subject(spec: Spec) -> Subject:
@@ -117,25 +132,30 @@ def _of_class(found: type, label: str) -> Subject:
 
 
 def _of_adapter(cls: type[Target], label: str) -> Subject:
+    fit = cls if issubclass(cls, FitTarget) else None
+    if fit is not None and (unknown := sorted(set(fit.absent) - {way.name for way in WAYS})):
+        known = ", ".join(way.name for way in WAYS)
+        raise TargetError(f"{label} lacks {unknown[0]!r}, which is no way out; the ways out are {known}")
     return Subject(
         label,
         cls,
         cls.asynchronous,
-        False,
+        fit,
         _claims(cls.capabilities, label),
         _disclaims(cls.disclaims, label),
         _policies(cls.policies, label),
+        # An adapter of a fit() need not drive the writer by itself.
+        fit is None or cls.dump is not Target.dump,
     )
 
 
 def _of_surface(cls: type, label: str) -> Subject:
     claims = _claims(getattr(cls, "dump_capabilities", frozenset()), label)
     disclaims = _disclaims(getattr(cls, "dump_disclaims", frozenset()), label)
-    make = partial(base.SurfaceTarget, cls)
+    fit = drives_reference(cls) if base.has_reference_fit(cls) else None
+    make = partial(fit or base.SurfaceTarget, cls)
     policies = _policies(getattr(cls, "dump_policies", {}), label)
-    return Subject(
-        label, make, base.is_asynchronous(cls), base.has_reference_fit(cls), claims, disclaims, policies
-    )
+    return Subject(label, make, base.is_asynchronous(cls), fit, claims, disclaims, policies)
 
 
 def _policies(declared: Mapping[str, Any], label: str) -> Policies:

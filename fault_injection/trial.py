@@ -87,6 +87,9 @@ class Trial:
         self.look = look
         self._sink = sink
         self.on_hang = on_hang
+        self.caught: BaseException | None = None
+        self.keeps = False
+        """Whether `caught` keeps what the last call raised, for a process that is to end of it."""
         self._registry = Registry(self.root)
         self._hold = Gate()
         self._hold.open()
@@ -202,13 +205,24 @@ class Trial:
                 self._sink(event)
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """While this lasts, nobody but the caller gets through to the disk."""
-        self._hold.close()
+    def held(self, *, hold: bool = True) -> Iterator[None]:
+        """While this lasts, nobody but the caller gets through to the disk (or everybody does, if not `hold`)."""
+        (self._hold.close if hold else self._hold.open)()
         try:
             yield
         finally:
             self._hold.open()
+
+    @contextmanager
+    def free(self) -> Iterator[None]:
+        """While this lasts, a held disk is not held."""
+        was_open = self._hold.is_open
+        self._hold.open()
+        try:
+            yield
+        finally:
+            if not was_open:
+                self._hold.close()
 
     def release(self) -> None:
         """Let the disk go on: the hold and the plan's stuck operations."""
@@ -310,6 +324,7 @@ class Trial:
             caught = error
         self._watchdog.end()
         failure = None if caught is None else self._registry.failure(caught)
+        self.caught = caught if self.keeps else None
         self.note(Ended(name, dump, failure))
         return failure
 

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 from fault_injection.laws import LAWS
 from fault_injection.scenarios import SCENARIOS
+from fault_injection.ways import WAYS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from fault_injection.engine import UnitResult
+    from fault_injection.crew import UnitResult
     from fault_injection.subject import Subject
+    from fault_injection.targets.fit import FitTarget
 
 SHOWN = 3
 """Violations of one law that are kept, each with another message."""
@@ -80,7 +82,7 @@ def verdicts_of(subject: Subject, laws: frozenset[str], results: Iterable[UnitRe
 
 
 def _verdict(subject: Subject, law: str, trials: int, violated: int, found: list[Found]) -> Verdict:
-    if reason := _unclaimed(subject, law):
+    if reason := why_unclaimed(subject, law):
         return Verdict(law, "not claimed", reason=reason)
     if found:
         return Verdict(law, "violated", trials, violated, _shown(found))
@@ -96,17 +98,37 @@ def _unvisited(law: str) -> str:
     return "no trial of this run bears on it"
 
 
-def _unclaimed(subject: Subject, law: str) -> str:
+def why_unclaimed(subject: Subject, law: str) -> str:
+    """Why a subject is not judged by a law, or the empty text where it is.
+
+    Args:
+        subject: what is tested.
+        law: the identifier of the law.
+    """
     if law in subject.disclaims:
         return "disclaimed by the target"
     needs = LAWS[law].needs
+    if needs == "fit" and subject.fit is not None:
+        return _lacks(subject.fit, law)
+    if needs != "fit" and not subject.writes:
+        return "its adapter drives fit() only; override open(), dump() and drain() as well"
     if not needs or needs in subject.features:
         return ""
     if needs == "asynchronous":
         return "the target writes within the call"
     if needs == "fit":
-        return "the target has no fit() of the reference trainer's shape"
+        return "the target has no fit() that the harness can drive"
     return f"the target does not claim {needs!r}"
+
+
+def _lacks(fit: type[FitTarget], law: str) -> str:
+    """Why a trainer does not have a way out."""
+    for way in WAYS:
+        if way.law == law:
+            if way.needs == "coroutine" and not fit.coroutine:
+                return "its fit() is no coroutine"
+            return fit.absent.get(way.name, "")
+    return ""
 
 
 def _shown(found: list[Found]) -> tuple[Found, ...]:

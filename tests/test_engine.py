@@ -12,14 +12,8 @@ from pathlib import Path
 import pytest
 
 from fault_injection import scratch
-from fault_injection.engine import (
-    Crew,
-    HarnessError,
-    UnitResult,
-    check,
-    claimed_laws,
-    units_for,
-)
+from fault_injection.crew import Crew, HarnessError, UnitResult
+from fault_injection.engine import check, claimed_laws, units_for
 from fault_injection.fault import Fault
 from fault_injection.laws import LAWS
 from fault_injection.report import Report, as_json
@@ -185,7 +179,7 @@ def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run(writers: Path, name: str, scenario: str = "restarted", **options: object) -> dict[str, Verdict]:
     """The verdicts on a writer in one scenario, by law."""
     spec = Spec(f"{writers}:{name}")
-    verdicts, _ = check(spec, load_subject(spec), scenario=scenario, **options)
+    verdicts, _, _ = check(spec, load_subject(spec), scenario=scenario, **options)
     return {verdict.law: verdict for verdict in verdicts}
 
 

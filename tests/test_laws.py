@@ -13,6 +13,7 @@ from fault_injection.judge import RULES
 from fault_injection.laws import GROUPS, LAWS, UnknownLawError, choose_laws
 from fault_injection.scenarios import SCENARIOS
 from fault_injection.targets.base import CAPABILITIES
+from fault_injection.ways import WAYS
 
 CHECKOUT = Path(os.environ.get("VERL_DUMP_CHECKOUT") or Path(__file__).resolve().parent.parent)
 """The repository: under tox, the tests and the packages are imported from elsewhere."""
@@ -48,7 +49,8 @@ def test_a_law_has_a_rule_and_a_scenario_that_its_needs_allow(law: str) -> None:
     scenarios = [s for s in SCENARIOS.values() if law in s.laws]
     assert scenarios
     needs = LAWS[law].needs
-    assert any(s.needs <= {needs, "asynchronous"} for s in scenarios)
+    given = {needs, "asynchronous", "coroutine"} | {f"way-{way.name}" for way in WAYS}
+    assert any(s.needs <= given for s in scenarios)
 
 
 def test_every_scenario_is_judged_by_known_laws() -> None:

@@ -331,7 +331,7 @@ def test_who_sleeps_is_told_from_who_works() -> None:
 @pytest.mark.parametrize("plan", ["none", "write#1:ENOSPC", "open#2+:EIO"])
 def test_a_trial_leaves_nothing_in_its_scratch_directory(tmp_path: Path, plan: str) -> None:
     """Whatever a trial wrote is gone when its history is there."""
-    subject = Subject("w", Background, True, False, frozenset(), frozenset())
+    subject = Subject("w", Background, True, None, frozenset(), frozenset())
     hook, quiet = threading.excepthook, lambda _: None
     threading.excepthook = quiet
     try:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from fault_injection.engine import UnitResult
+from fault_injection.crew import UnitResult
 from fault_injection.judge import Violation
 from fault_injection.laws import LAWS
 from fault_injection.scenario import Unit
 from fault_injection.subject import Subject
 from fault_injection.sweep import TrialResult
 from fault_injection.targets.base import Target
+from fault_injection.targets.fit import FitTarget
 from fault_injection.verdict import SHOWN, Found, Verdict, verdicts_of
 
 UNIT = Unit("three-dumps", plan="none")
@@ -24,7 +25,9 @@ def subject(
     disclaims: object = (),
 ) -> Subject:
     """A subject with these features."""
-    return Subject("w", Target, asynchronous, fit, frozenset(claims), frozenset(disclaims))
+    return Subject(
+        "w", Target, asynchronous, FitTarget if fit else None, frozenset(claims), frozenset(disclaims)
+    )
 
 
 def result(plan: str, *laws: str, broken: tuple[tuple[str, str], ...] = ()) -> UnitResult:

@@ -6,7 +6,8 @@ import os
 
 import pytest
 
-from fault_injection.engine import Crew, UnitResult, check, claimed_laws, units_for
+from fault_injection.crew import Crew, UnitResult
+from fault_injection.engine import check, claimed_laws, units_for
 from fault_injection.laws import LAWS
 from fault_injection.subject import Spec, load_subject
 from tests.zoo import BROKEN, CORRECT, UNUSUAL
@@ -25,7 +26,7 @@ def test_correct_writer_is_not_accused(cls: type) -> None:
     spec = _spec(cls)
     # They encode plain JSON values only, as simply as can be: groups S and C are about more.
     laws = frozenset(law for law in LAWS if law[0] in "DEQ")
-    verdicts, trials = check(spec, load_subject(spec), laws=laws, quick=not FULL)
+    verdicts, trials, _ = check(spec, load_subject(spec), laws=laws, quick=not FULL)
     accused = {v.law: v.violations for v in verdicts if v.status == "violated"}
     assert accused == {}
     assert [v.law for v in verdicts if v.status == "skipped"] == []
@@ -37,7 +38,7 @@ def test_unusual_writer_is_not_accused(cls: type) -> None:
     """A correct writer that does one thing in an unusual way violates none of the laws which that could touch."""
     spec = _spec(cls)
     laws = frozenset({"D1", "D3", "D6"})
-    verdicts, _ = check(spec, load_subject(spec), laws=laws, quick=True)
+    verdicts, _, _ = check(spec, load_subject(spec), laws=laws, quick=True)
     assert {v.law: (v.status, v.violations) for v in verdicts} == dict.fromkeys(laws, ("holds", ()))
 
 

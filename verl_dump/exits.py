@@ -5,10 +5,15 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import signal
 import sys
+import threading
 import time
 import weakref
-from typing import Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class Undrained(Protocol):
@@ -28,6 +33,30 @@ _covered: set[int] = set()  # children of multiprocessing
 def watch(dumper: Undrained) -> None:
     """Tell `dumper` when the process ends or has been forked."""
     _watched.add(dumper)
+
+
+@contextlib.contextmanager
+def terminable() -> Iterator[None]:
+    """Let SIGTERM end what runs here as `sys.exit(143)` does, so that there is a way out to drain on.
+
+    Schedulers end a job by SIGTERM and kill it a while later. Python's default is to be gone at once. A handler
+    that the program has set itself is left alone, and so are threads other than the main one, which get no signals.
+    """
+
+    def end(*_: object) -> NoReturn:
+        # Once is enough: what follows is the drain, which has a deadline.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise SystemExit(128 + signal.SIGTERM)
+
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def cover_child() -> None:

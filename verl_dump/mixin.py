@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from verl_dump import exits
 from verl_dump.dumper import GenerationDumper
 from verl_dump.encoding import encode, snapshot
 from verl_dump.errors import failed
@@ -12,8 +14,7 @@ from verl_dump.policies import Collide, NonFinite, Ragged, Scalar, Unknown
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
-    from contextlib import AbstractContextManager
+    from collections.abc import Iterator, Mapping
 
 
 class DumpMixin:
@@ -96,9 +97,11 @@ class DumpMixin:
         if dumper is not None:
             dumper.drain(timeout)
 
-    def _dump_session(self) -> AbstractContextManager[GenerationDumper]:
-        """Return a context manager for the body of `fit()` that drains on every way out of it."""
-        return self._dump_executor
+    @contextmanager
+    def _dump_session(self) -> Iterator[GenerationDumper]:
+        """Return a context manager for the body of `fit()` that drains on every way out of it, SIGTERM included."""
+        with exits.terminable(), self._dump_executor as dumper:
+            yield dumper
 
     @staticmethod
     def _write_generations(

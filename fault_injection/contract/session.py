@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from fault_injection.contract.key import CONTRACT
-from fault_injection.engine import Crew, UnitResult, claimed_laws, probe, units_for
+from fault_injection.crew import Crew, UnitResult
+from fault_injection.engine import claimed_laws, probe, units_for
 from fault_injection.laws import GROUPS, LAWS
 from fault_injection.report import Report, replay_command
 from fault_injection.scenarios import SCENARIOS

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from fault_injection.history import History, Hung
-from fault_injection.judge import data, errors, queue
+from fault_injection.judge import data, errors, exits, queue
 from fault_injection.judge.facts import Facts
+from fault_injection.ways import WAYS
 
 Rule = Callable[[Facts], "Iterator[str]"]
 
@@ -42,6 +43,7 @@ RULES: dict[str, Rule] = {
     "E8": errors.death_reported,
     "E9": errors.warned,
     "E10": errors.not_silent,
+    **{way.law: exits.left_well for way in WAYS},
     "Q1": queue.returns,
     "Q2": queue.bounded,
     "Q3": queue.deadline,
@@ -77,7 +79,8 @@ _FAILING = frozenset({"D4", "E1", "E3", "E4"})
 """Laws about failures: a trial in which nothing can fail says nothing about them."""
 
 
-_HANGING = frozenset({"D2", "Q1", "Q3", "Q5"})
+_EXITS = frozenset(way.law for way in WAYS)
+_HANGING = frozenset({"D2", "Q1", "Q3", "Q5"}) | _EXITS
 """Laws that a trial which hung still says something about; the others ask what happened after the last call."""
 
 

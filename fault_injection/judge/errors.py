@@ -100,7 +100,7 @@ def own_batch(facts: Facts) -> Iterator[str]:
 def primary(facts: Facts) -> Iterator[str]:
     """E6: fit() raises the training error, with the failures of the dump attached."""
     for mark in facts.history.of(Mark):
-        if mark.name != "training error":
+        if mark.name != "way out" or not mark.text:
             continue
         fits = [e for e in facts.history.of(Ended) if e.call == "fit"]
         if not fits or fits[-1].failure is None:
@@ -181,7 +181,7 @@ def not_silent(facts: Facts) -> Iterator[str]:
         return
     untold = list(facts.unreported())
     untold += [dump for dump in _swallowed(facts) if dump not in untold]
-    if not untold or exited.code != 0 or _says(exited.stderr, untold[0], facts):
+    if not untold or exited.code != 0 or says(exited.stderr, untold[0], facts):
         return
     state = "which is not on disk" if untold[0] in facts.lost else "an operation of which failed"
     yield f"the process ended with exit code 0 and said nothing of {untold[0]}, {state}"
@@ -302,7 +302,8 @@ def _named(facts: Facts, hung: Hung) -> str:
     return f"the call of {facts.dumps[hung.dump]}" if hung.dump is not None else hung.call
 
 
-def _says(stderr: str, dump: Dump, facts: Facts) -> bool:
+def says(stderr: str, dump: Dump, facts: Facts) -> bool:
+    """Whether what a process wrote to stderr tells of the loss of a dump, or of what struck it."""
     texts = [os.strerror(o.errno) for _, o in facts.strikes if o.errno]
     texts += [errno.errorcode[o.errno] for _, o in facts.strikes if o.errno]
     texts += [o.fault for _, o in facts.strikes if not o.errno]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fault_injection.scenario import Scenario
-from fault_injection.scenarios import crash, exits, fits, queue, values, writing
+from fault_injection.scenarios import crash, exits, fits, queue, values, ways, writing
 
 SCENARIOS: dict[str, Scenario] = {
     scenario.name: scenario
@@ -13,6 +13,7 @@ SCENARIOS: dict[str, Scenario] = {
         *crash.SCENARIOS,
         *exits.SCENARIOS,
         *fits.SCENARIOS,
+        *ways.SCENARIOS,
         *values.SCENARIOS,
     )
 }

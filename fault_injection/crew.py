@@ -1,0 +1,253 @@
+"""The crew: worker processes that run the units of one subject, and are replaced where they hang or die."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fault_injection.history import History
+from fault_injection.scenario import Unit
+from fault_injection.scenarios import SCENARIOS
+from fault_injection.scratch import scratch_directory
+from fault_injection.subject import Spec
+from fault_injection.sweep import TrialResult
+from fault_injection.targets.errors import TargetError
+from fault_injection.wire import DEPTH, Depth, Job, Reply, send
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+MOST_HANGS = 2
+"""Trials of one unit that may hang before the rest of the unit is left out, since each costs more than a second."""
+
+
+class HarnessError(RuntimeError):
+    """A defect of the harness itself, with the traceback of the process that met it."""
+
+
+@dataclass(frozen=True)
+class UnitResult:
+    """The results of one unit.
+
+    Args:
+        unit: what was run.
+        results: of every trial that counts.
+        cut_short: whether the rest of the unit was left out because calls hung.
+    """
+
+    unit: Unit
+    results: tuple[TrialResult, ...]
+    cut_short: bool = False
+
+
+class Crew:
+    """Worker processes for one subject.
+
+    Args:
+        spec: the subject.
+        seed: the seed of the run.
+        depth: how far examples go.
+        size: the number of processes.
+    """
+
+    def __init__(self, spec: Spec, seed: int, depth: Depth = DEPTH, size: int | None = None) -> None:
+        self.spec = spec
+        self.seed = seed
+        self.depth = depth
+        # Most of a trial is waiting for threads to come to rest, so two for each core keep the cores busy.
+        self.size = size or min(8, 2 * (os.cpu_count() or 1))
+        self._stopped = threading.Event()
+        self._workers: list[_Worker] = []
+        # Scenarios in which the subject hangs though nothing fails: their sweeps would only hang again and again.
+        self._hopeless: set[str] = set()
+
+    def run(
+        self,
+        units: tuple[Unit, ...],
+        laws: frozenset[str],
+        tell: Callable[[UnitResult], object] | None = None,
+    ) -> tuple[UnitResult, ...]:
+        """Run units on all processes.
+
+        Args:
+            units: what to run.
+            laws: the laws to judge by.
+            tell: called with each result as it comes, one at a time; what it returns as true ends the run early.
+
+        Returns:
+            The results in the order of the units.
+
+        Raises:
+            TargetError: the subject cannot be loaded or driven.
+            HarnessError: the harness itself failed.
+        """
+        waiting = deque(enumerate(units))
+        done: dict[int, UnitResult] = {}
+        errors: list[BaseException] = []
+        lock = threading.Lock()
+        with scratch_directory() as scratch:
+
+            def work() -> None:
+                try:
+                    with _Worker(scratch) as worker:
+                        self._workers.append(worker)
+                        while waiting and not errors and not self._stopped.is_set():
+                            try:
+                                position, unit = waiting.popleft()
+                            except IndexError:
+                                return
+                            result = self._unit(worker, unit, laws, scratch)
+                            with lock:
+                                done[position] = result
+                                if tell is not None and tell(result):
+                                    waiting.clear()
+                except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits
+                    errors.append(error)
+
+            threads = [
+                threading.Thread(target=work, name=f"fault_injection-crew-{i}") for i in range(self.size)
+            ]
+            for thread in threads:
+                thread.start()
+            self._join(threads)
+        if errors:
+            raise errors[0]
+        return tuple(done[position] for position in sorted(done))
+
+    def _join(self, threads: list[threading.Thread]) -> None:
+        try:
+            for thread in threads:
+                thread.join()
+        except BaseException:
+            self._stopped.set()
+            # Nobody waits for what they are at: it may be an hour of examples.
+            for worker in self._workers:
+                worker.kill()
+            for thread in threads:
+                thread.join()
+            raise
+
+    def replay(self, scenario: str, plan: str, laws: frozenset[str]) -> tuple[TrialResult | None, History]:
+        """Run one trial and bring its history back.
+
+        Args:
+            scenario: the name of the scenario.
+            plan: the text of the plan.
+            laws: the laws to judge by.
+
+        Returns:
+            What the judge says (None when the plan struck nothing), and the history.
+        """
+        with scratch_directory() as scratch, _Worker(scratch) as worker:
+            unit = Unit(scenario, plan=plan)
+            reply = worker.ask(Job(self.spec, self.seed, scratch, unit, laws, self.depth, history=True))
+        if not reply.histories:
+            raise TargetError(
+                f"scenario {scenario}: the fake file system lacks a call that this writer makes; "
+                "look at its twin on the disk"
+            )
+        return (reply.results[0] if reply.results else None), reply.histories[0]
+
+    def _unit(self, worker: _Worker, unit: Unit, laws: frozenset[str], scratch: str) -> UnitResult:
+        results: list[TrialResult] = []
+        hangs, rest = 0, unit
+        if unit.scenario in self._hopeless:
+            return UnitResult(unit, (), cut_short=True)
+        while True:
+            wanted = laws & (SCENARIOS[unit.scenario].laws | {"E8"})
+            reply = worker.ask(Job(self.spec, self.seed, scratch, rest, wanted, self.depth))
+            results += reply.results
+            if not reply.hung_at:
+                return UnitResult(unit, tuple(results))
+            hangs += 1
+            if results[-1].plan == "none":
+                self._hopeless.add(unit.scenario)
+            if unit.family is None or hangs >= MOST_HANGS or unit.scenario in self._hopeless:
+                return UnitResult(unit, tuple(results), cut_short=unit.family is not None)
+            rest = replace(unit, start=reply.hung_at + 1)
+
+
+class _Worker:
+    """One worker process, started anew when it is gone."""
+
+    def __init__(self, scratch: str) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._errors = Path(scratch) / f"stderr-{threading.get_ident()}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+    def kill(self) -> None:
+        """End the process at once, whatever it is at."""
+        process = self._process
+        if process is not None:
+            process.kill()
+
+    def ask(self, job: Job) -> Reply:
+        """Send a job and wait for the answer."""
+        process = self._running()
+        try:
+            send(process.stdin, job)  # type: ignore[arg-type]
+            reply: Reply = pickle.load(process.stdout)  # type: ignore[arg-type]  # noqa: S301 - from our own worker
+        except (EOFError, BrokenPipeError, pickle.UnpicklingError):
+            code = process.wait()
+            self._end()
+            text = self._errors.read_text(errors="replace")[-4000:] if self._errors.exists() else ""
+            if code == 1 and "worker.py" in text:
+                raise HarnessError(f"a worker process died in {job.unit}:\n{text}") from None
+            said = f", having said {text.splitlines()[-1]!r}" if text.strip() else ""
+            raise TargetError(
+                f"{job.spec.location} ended the process that it ran in ({_ending(code)}{said}) in {job.unit}; "
+                "a writer must raise its errors and leave the process alone"
+            ) from None
+        if reply.refusal:
+            raise TargetError(reply.refusal)
+        if reply.error:
+            raise HarnessError(f"in {job.unit}:\n{reply.error}")
+        if reply.hung_at or reply.tired:
+            self._end()
+        return reply
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            with self._errors.open("wb") as errors:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "fault_injection.worker"],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=errors,
+                )
+        return self._process
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                with suppress(BrokenPipeError):
+                    stream.close()
+        try:
+            process.wait(5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _ending(code: int) -> str:
+    with suppress(ValueError):
+        return signal.Signals(-code).name
+    return f"exit code {code}"

@@ -1,0 +1,181 @@
+"""The rule of group X: at a way out of `fit()`, are all data on disk, and has every failure come out? Judged apart."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fault_injection.batches import read_rows
+from fault_injection.history import Exited, Hung, Mark, Seen
+from fault_injection.judge import data
+from fault_injection.judge.errors import says
+from fault_injection.judge.facts import Dump, Facts, Raised, mentions
+from fault_injection.ways import ATTACHED, END, NOBODY, WHOLE, Cell, cell_of
+
+DATA, ERRORS = "data: ", "errors: "
+"""How a message begins that tells of data, and of errors."""
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """One `fit()` of the trial.
+
+    Args:
+        dumps: those that were handed over in it.
+        end: the position in the history at which it had ended; the length of the history where only the end counts.
+        raised: what it raised.
+    """
+
+    dumps: tuple[Dump, ...]
+    end: int
+    raised: Raised | None
+
+
+def left_well(facts: Facts) -> Iterator[str]:
+    """X: the demands of the trial's cell of the matrix, on the data and on the errors."""
+    cell = cell_of(facts.history.scenario, facts.history.plan)
+    if cell is None:
+        return
+    for hung in facts.history.of(Hung):
+        yield f"{DATA}{hung.call} never ended"
+        yield f"{ERRORS}{hung.call} never ended"
+        return
+    if cell.data == WHOLE:
+        yield from (DATA + message for message in data.whole_at_every_instant(facts))
+        return
+    fits = _fits(facts, cell)
+    for fit in fits:
+        yield from (DATA + message for message in _data(facts, cell, fit))
+    yield from (DATA + message for message in _never_handed_over(facts))
+    if cell.errors == NOBODY:
+        return
+    for number, fit in enumerate(fits):
+        yield from (ERRORS + message for message in _errors(facts, cell, fit, fits[:number]))
+
+
+def _fits(facts: Facts, cell: Cell) -> list[_Fit]:
+    ends = [i for i, e in enumerate(facts.history.events) if isinstance(e, Mark) and e.name == "left"]
+    fits, begin = [], 0
+    for end in ends or [len(facts.history.events)]:
+        raised = [r for r in facts.raised if r.call == "fit" and begin <= r.position <= end]
+        dumps = tuple(d for d in facts.dumps if begin <= d.start < end)
+        # Where the process goes on, or ended by itself, its end is what counts.
+        position = len(facts.history.events) if cell.data == END else end
+        fits.append(_Fit(dumps, position, raised[-1] if raised else None))
+        begin = end
+    return fits
+
+
+def _data(facts: Facts, cell: Cell, fit: _Fit) -> Iterator[str]:
+    missing = [d for d in fit.dumps if not _is_there(facts, d, fit.end) and not _refused(facts, d)]
+    failed = [d for d in missing if _has_failed(facts, d, fit.end)]
+    missing = [d for d in missing if d not in failed]
+    # A fault at a directory, or at a file whose name does not tell its step, struck one dump or another.
+    missing = missing[_anonymous(facts, fit.end) :]
+    if cell.write == "stuck" and cell.data == END and missing:
+        stderr = _stderr(facts)
+        missing = [d for d in missing if not mentions(stderr, d.step)]
+    if not missing:
+        return
+    later = all(_is_there(facts, d, len(facts.history.events)) for d in missing)
+    when = "when the process had ended" if cell.data == END else "when fit() ended"
+    which = f"{len(missing)} of {len(fit.dumps)} dumps {'was' if len(missing) == 1 else 'were'}"
+    steps = ", ".join(str(d.step) for d in missing)
+    end = "; written later, while the process lived" if later and cell.data != END else ""
+    yield f"{when}, {which} not on disk (step{'s' * (len(missing) != 1)} {steps}){end}"
+
+
+def _errors(facts: Facts, cell: Cell, fit: _Fit, earlier: list[_Fit]) -> Iterator[str]:
+    wanted = [mark.text for mark in facts.history.of(Mark) if mark.name == "way out" and mark.text]
+    if wanted and cell.errors == ATTACHED:
+        if fit.raised is None:
+            yield f"fit() swallowed the {wanted[0]}"
+            return
+        if wanted[0] not in fit.raised.failure.links[0].types:
+            yield f"fit() raised {fit.raised.failure} instead of the {wanted[0]}"
+    failed = [d for d in fit.dumps if _is_failed(facts, d)]
+    if not failed and not wanted and fit.raised is not None and not facts.strikes and cell.data != END:
+        yield f"fit() raised {fit.raised.failure}, though nothing failed"
+    silent = [d for d in failed if not _is_told(facts, cell, fit, d)]
+    if silent:
+        names = ", ".join(str(d) for d in silent)
+        yield f"{names} failed, and {_nobody(facts, cell, fit)}"
+    if fit.raised is not None and not failed:
+        old = [d for each in earlier for d in each.dumps if d.number in facts.about(fit.raised)]
+        if old:
+            yield f"the second fit() raised the failure of {old[0]} again, which the first had raised"
+
+
+def _nobody(facts: Facts, cell: Cell, fit: _Fit) -> str:
+    if cell.data == END:
+        code = next((e.code for e in facts.history.of(Exited)), 0)
+        return f"the process ended with {code} and did not say so"
+    if fit.raised is None:
+        return "fit() returned as if nothing had"
+    return f"what fit() raised does not tell: {fit.raised.failure}"
+
+
+def _is_told(facts: Facts, cell: Cell, fit: _Fit, dump: Dump) -> bool:
+    if fit.raised is not None and dump.number in facts.about(fit.raised):
+        # In a process of its own, what fit() raised is what the interpreter ends with.
+        return True
+    if fit.raised is not None and (facts.loose(fit.raised) or fit.raised in facts.nameless):
+        return sum(_is_failed(facts, d) for d in fit.dumps) == 1
+    return cell.data == END and says(_stderr(facts), dump, facts)
+
+
+def _never_handed_over(facts: Facts) -> Iterator[str]:
+    """A training that ends as it should, but has dumped less than it was to."""
+    due = [int(mark.text) for mark in facts.history.of(Mark) if mark.name == "due"]
+    if due and len(facts.dumps) < due[0] and not facts.raised and not facts.strikes:
+        yield f"fit() handed over {len(facts.dumps)} dumps of the {due[0]} that were due"
+
+
+def _is_there(facts: Facts, dump: Dump, position: int) -> bool:
+    """Whether the file held every row of the dump when it was last seen before a position in the history."""
+    if position >= len(facts.history.events):
+        content = facts.final.get(dump.name)
+    else:
+        content = None
+        for event in facts.history.events[: position + 1]:
+            if isinstance(event, Seen):
+                content = dict(event.files).get(dump.name, content)
+    rows = None if content is None else read_rows(content)
+    if rows is None:
+        return False
+    mine, theirs = _texts(dump.rows), _texts(rows)
+    return any(theirs[i : i + len(mine)] == mine for i in range(len(theirs) - len(mine) + 1))
+
+
+def _texts(rows: tuple[str, ...]) -> list[tuple[object, object]]:
+    """Prompt and answer of each row; what became of the other values is for the laws of serialization."""
+    parsed = map(json.loads, rows)
+    return [(row.get("input"), row.get("output")) for row in parsed]
+
+
+def _has_failed(facts: Facts, dump: Dump, position: int) -> bool:
+    """Whether a fault had struck the dump before a position, or a call had told of its failure."""
+    struck = any(i < position and dump.number in facts.owner_of_strike[o.number] for i, o in facts.strikes)
+    return struck or any(r.position <= position and dump.number in facts.about(r) for r in facts.raised)
+
+
+def _is_failed(facts: Facts, dump: Dump) -> bool:
+    """Whether the dump is not on disk at the very end because a fault struck it."""
+    end = len(facts.history.events)
+    if _is_there(facts, dump, end) or _refused(facts, dump):
+        return False
+    return _has_failed(facts, dump, end) or bool(_anonymous(facts, end))
+
+
+def _refused(facts: Facts, dump: Dump) -> bool:
+    return facts.said_no(dump)
+
+
+def _anonymous(facts: Facts, position: int) -> int:
+    """How many faults struck before a position of which no dump can be told by its path."""
+    return sum(1 for i, o in facts.strikes if i < position and not facts.owner_of_strike[o.number])
+
+
+def _stderr(facts: Facts) -> str:
+    return "".join(event.stderr for event in facts.history.of(Exited))

@@ -1,0 +1,92 @@
+"""Scenarios of group X: `fit()` is left in one of its ways, with dumps pending."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable
+
+from fault_injection.course import Course
+from fault_injection.plan import Plan
+from fault_injection.scenario import Menu, Scenario
+from fault_injection.targets.fit import FitTarget
+from fault_injection.trial import Trial
+from fault_injection.ways import WAYS, Way, needs_of, scenario_name, writes_of
+
+_EXIT_DEADLINE = 0.2
+"""Seconds that targets which claim `deadline` may hold the end of a process."""
+
+
+def leave(way: Way, pending: str, *, releases: bool = False) -> Callable[[Trial, int], None]:
+    """A scenario's course of events: `fit()` runs and is left.
+
+    Args:
+        way: the way out.
+        pending: a key of `fault_injection.ways.PENDING`.
+        releases: let the disk go on just before the way out.
+    """
+
+    def run(trial: Trial, seed: int) -> None:
+        target = trial.target
+        if not isinstance(target, FitTarget):
+            return
+        course = Course(trial, seed, way, pending, releases=releases)
+        target.prepare(course)
+        trial.mark("due", str(course.due))
+        trial.keeps = way.place == "spawn"
+        if way.name == "undrained":
+            target.open()
+            with course.held():
+                _complete(target.validate)
+            return
+        if way.name == "thread":
+            _in_thread(trial, target, course)
+            return
+        with course.held():
+            _fit(trial, target, course)
+            if way.name == "second-fit":
+                course.grow()
+                target.resume(course)
+                _fit(trial, target, course)
+
+    return run
+
+
+def _fit(trial: Trial, target: FitTarget, course: Course) -> None:
+    failure = trial.run("fit", lambda: _complete(target.fit))
+    trial.observe_now()
+    trial.mark("left")
+    course.see_left(failed=failure is not None)
+
+
+def _in_thread(trial: Trial, target: FitTarget, course: Course) -> None:
+    def train() -> None:
+        trial.caller = threading.current_thread()
+        with course.held():
+            _fit(trial, target, course)
+        if trial.caught is not None:
+            raise trial.caught
+
+    threading.Thread(target=train, name="training").start()
+
+
+def _complete(call: Callable[[], object]) -> None:
+    result = call()
+    if inspect.iscoroutine(result):
+        asyncio.run(result)
+
+
+SCENARIOS = tuple(
+    Scenario(
+        scenario_name(way, pending),
+        frozenset({way.law}),
+        leave(way, pending),
+        Menu(tuple(Plan.parse(plan) for plan in writes_of(way, pending).values())),
+        needs=frozenset({"fit"}) | needs_of(way, pending),
+        place=way.place,
+        exit_deadline=_EXIT_DEADLINE if way.place == "spawn" else None,
+    )
+    for way in WAYS
+    for pending in way.pending
+)
