@@ -20,6 +20,7 @@ from fault_injection.examples import PREFIX
 from fault_injection.laws import LAWS, UnknownLawError, choose_laws
 from fault_injection.mechanisms import disk, memory
 from fault_injection.plan import Plan, PlanError
+from fault_injection.profiles import VARIABLE, choose_profile, seed_of
 from fault_injection.report import Report, as_story, as_text, header, write_json
 from fault_injection.scenario import Scenario
 from fault_injection.scenarios import SCENARIOS
@@ -125,7 +126,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="LAW",
         help="only this law (E2) or group (E); may be repeated or joined by commas",
     )
-    check.add_argument("--seed", type=int, default=0, metavar="N", help="chooses the batches (default 0)")
+    check.add_argument(
+        "--seed", type=int, metavar="N", help="chooses the batches (default 0, or as the profile says)"
+    )
     check.add_argument(
         "--scenario", metavar="NAME", help="only this scenario; with --plan one trial, told in full"
     )
@@ -134,11 +137,13 @@ def _parser() -> argparse.ArgumentParser:
         "--quick", action="store_true", help="sweep four errnos instead of all; still every law"
     )
     check.add_argument(
-        "--examples",
-        type=int,
-        default=200,
-        metavar="N",
-        help="examples for each law of S and C (default 200)",
+        "--profile",
+        metavar="NAME",
+        help="ci: 200 examples, always the same run (the default); dev: 50 examples and a new seed each time; "
+        f"nightly: 10,000 examples and a new seed; {VARIABLE} names it as well",
+    )
+    check.add_argument(
+        "--examples", type=int, metavar="N", help="examples for each law of S and C (default: the profile's)"
     )
     check.add_argument("--torch", action="store_true", help="hand over tensors too (law S6)")
     check.add_argument(
@@ -159,6 +164,10 @@ def _check(options: argparse.Namespace) -> int:
     laws = choose_laws(options.law)
     if laws is None and options.law:
         raise TargetError("--law is empty; name a law such as E2 or a group such as E")
+    profile = choose_profile(options.profile)
+    # A replay is of the run with the seed that it names, and of seed 0 where it names none.
+    options.seed = (options.seed or 0) if options.plan is not None else seed_of(profile, options.seed)
+    options.examples = profile.examples if options.examples is None else options.examples
     if options.json == "":
         raise TargetError("--json is empty; name a file, or - for standard output")
     if options.json and options.json != "-":

@@ -12,7 +12,7 @@ import pytest
 if TYPE_CHECKING:
     from fault_injection.contract.session import Contract
 
-_OPTIONS = ("dump_target", "dump_source", "dump_class", "dump_law", "dump_seed")
+_OPTIONS = ("dump_target", "dump_source", "dump_class", "dump_law", "dump_seed", "dump_profile")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -31,6 +31,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--dump-law", action="append", metavar="LAW", help="only tests of this law or group; repeatable"
     )
     group.addoption("--dump-seed", type=int, metavar="N", help="chooses the batches (default 0)")
+    group.addoption(
+        "--dump-profile", metavar="NAME", help="how far examples go: ci (the default), dev or nightly"
+    )
+    group.addoption("--dump-torch", action="store_true", help="hand over tensors too (law S6)")
+    group.addoption(
+        "--dump-readers",
+        action="store_true",
+        help="read back with pandas, pyarrow, polars, duckdb too (law S9)",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

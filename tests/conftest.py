@@ -22,7 +22,7 @@ THREAD_GRACE = 2.0
 settings.register_profile("ci", derandomize=True, database=None, deadline=None, print_blob=True)
 settings.register_profile("dev", derandomize=False, deadline=None, print_blob=True)
 settings.register_profile("nightly", derandomize=False, deadline=None, print_blob=True, max_examples=10_000)
-settings.load_profile(os.environ.get("VERL_DUMP_PROFILE", "ci"))
+settings.load_profile(os.environ.get("VERL_DUMP_PROFILE") or "ci")
 
 if PARENT not in sys.path:
     sys.path.insert(0, PARENT)

@@ -8,13 +8,15 @@ import pytest
 
 from fault_injection.contract.key import CONTRACT
 from fault_injection.crew import Crew, UnitResult
-from fault_injection.engine import claimed_laws, probe, units_for
+from fault_injection.engine import claimed_laws, is_offered, probe, units_for
 from fault_injection.laws import GROUPS, LAWS
+from fault_injection.profiles import choose_profile, seed_of
 from fault_injection.report import Report, replay_command
 from fault_injection.scenarios import SCENARIOS
 from fault_injection.subject import DEFAULT, Spec, Subject, load_subject
 from fault_injection.targets.errors import TargetError
 from fault_injection.verdict import Verdict, verdicts_of
+from fault_injection.wire import Depth
 
 
 @dataclass
@@ -25,11 +27,13 @@ class Contract:
         spec: where the subject comes from.
         subject: the subject.
         seed: chooses the batches.
+        depth: how far examples go.
     """
 
     spec: Spec
     subject: Subject
     seed: int
+    depth: Depth
     trials: int = 0
     _results: dict[str, tuple[UnitResult, ...]] = field(default_factory=dict)
 
@@ -41,13 +45,15 @@ class Contract:
             scenario: the name of the scenario.
         """
         claimed = claimed_laws(self.subject)
-        if law not in claimed or not SCENARIOS[scenario].needs <= self.subject.features:
+        offered = self.subject.features | ({"torch"} if self.depth.torch else set())
+        if law not in claimed or not is_offered(SCENARIOS[scenario], offered):
             return verdicts_of(self.subject, frozenset({law}), ())[0]
         if scenario not in self._results:
-            crew = Crew(self.spec, self.seed)
+            crew = Crew(self.spec, self.seed, self.depth)
             if not self._results:
                 self._probe(crew)
-            units = tuple(unit for unit in units_for(self.subject, claimed) if unit.scenario == scenario)
+            every = units_for(self.subject, claimed, torch=self.depth.torch)
+            units = tuple(unit for unit in every if unit.scenario == scenario)
             self._results[scenario] = crew.run(units, claimed)
             self.trials += sum(len(each.results) for each in self._results[scenario])
         return verdicts_of(self.subject, frozenset({law}), self._results[scenario])[0]
@@ -93,7 +99,10 @@ def contract_of(config: pytest.Config) -> Contract:
     """
     if CONTRACT not in config.stash:
         spec = _spec(config)
-        config.stash[CONTRACT] = Contract(spec, load_subject(spec), config.getoption("dump_seed") or 0)
+        profile = choose_profile(config.getoption("dump_profile"))
+        depth = Depth(profile.examples, config.getoption("dump_torch"), config.getoption("dump_readers"))
+        seed = seed_of(profile, config.getoption("dump_seed"))
+        config.stash[CONTRACT] = Contract(spec, load_subject(spec), seed, depth)
     contract: Contract = config.stash[CONTRACT]
     return contract
 
