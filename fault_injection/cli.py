@@ -150,6 +150,9 @@ def _parser() -> argparse.ArgumentParser:
         "--readers", action="store_true", help="read back with pandas, pyarrow, polars, duckdb too (law S9)"
     )
     check.add_argument(
+        "--ray", action="store_true", help="run fit() in actors of a local Ray too (laws X20 to X24)"
+    )
+    check.add_argument(
         "--json", metavar="FILE", help="write the report as JSON as well; - for standard output"
     )
     check.add_argument("-q", "--quiet", action="store_true", help="show violated laws and the summary only")
@@ -222,7 +225,7 @@ def _replay(spec: Spec, options: argparse.Namespace, laws: frozenset[str] | None
     subject = load_subject(spec)
     claimed = engine.claimed_laws(subject)
     depth = _depth(options)
-    if missing := scenario.needs - subject.features - {"torch"}:
+    if missing := scenario.needs - subject.features - {"torch", "ray"}:
         raise TargetError(
             f"scenario {name} needs a target that is {', '.join(sorted(missing))}; {subject.label} is not"
         )
@@ -277,7 +280,9 @@ def _depth(options: argparse.Namespace) -> Depth:
         raise TargetError(f"--examples {options.examples}: give a number from 1")
     if options.torch and find_spec("torch") is None:
         raise TargetError("--torch: torch is not installed; install it or leave the option out")
-    return Depth(options.examples, options.torch, options.readers)
+    if options.ray and find_spec("ray") is None:
+        raise TargetError("--ray: ray is not installed; install it or leave the option out")
+    return Depth(options.examples, options.torch, options.readers, options.ray)
 
 
 def _specs(options: argparse.Namespace) -> list[Spec]:

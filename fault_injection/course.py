@@ -60,7 +60,7 @@ class Course:
         """Dumps that were handed over so far."""
         self.left = False
         """Whether the way out was taken."""
-        validates = way.name in {"val-only", "zero-steps", "undrained"}
+        validates = way.training in {"val-only", "zero-steps", "undrained"}
         self.start = _START
         self.steps: int | None = self._due if way.phase == "" else self._due + 2
         self.items = self._due + 3
@@ -180,7 +180,7 @@ class Course:
     def _ripens(self) -> bool:
         """Whether the fault is to strike before the way out, since afterwards it could not or would not be awaited."""
         rules = () if self._trial.injector is None else self._trial.injector.plan.rules
-        dies = self._way.name in {"sigterm", "os-exit", "sigkill"}
+        dies = self._way.training in {"sigterm", "os-exit", "sigkill"}
         return any(dies or rule.fault.name == "stuck" for rule in rules)
 
 
@@ -216,6 +216,9 @@ def _take(way: Way) -> None:
             task.cancel()
     elif way.name == "thread":
         threading.main_thread().join()
+    elif way.name == "ray-kill":
+        # The driver does it, once it has read that this point is reached.
+        threading.Event().wait()
     elif way.name == "os-exit":
         os._exit(3)
     else:

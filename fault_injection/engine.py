@@ -30,6 +30,10 @@ QUICK = frozenset({"ENOSPC", "EACCES", "EIO", "EINTR"})
 """The errnos that a quick run sweeps; few writers tell the others apart."""
 
 
+_ORDER = {"spawn": 0, "ray": 2}
+"""Slow scenarios first, so that no long one is left for the end, but for those that are run apart."""
+
+
 def can_run(scenario: Scenario) -> bool:
     """Whether this system has what the scenario needs: those with other processes need fork and inherited pipes."""
     return scenario.place in {"here", "examples"} or hasattr(os, "fork")
@@ -41,7 +45,7 @@ def is_offered(scenario: Scenario, features: frozenset[str]) -> bool:
 
 
 def units_for(
-    subject: Subject, laws: frozenset[str], *, quick: bool = False, torch: bool = False
+    subject: Subject, laws: frozenset[str], *, quick: bool = False, depth: Depth = DEPTH
 ) -> tuple[Unit, ...]:
     """Every unit that bears on one of the laws and that the subject can be driven through, slow ones first.
 
@@ -49,11 +53,11 @@ def units_for(
         subject: what is tested.
         laws: the laws to judge by.
         quick: sweep the errnos of `QUICK` only; every law is visited all the same.
-        torch: whether tensors may be handed over.
+        depth: whether tensors may be handed over, and Ray be started.
     """
-    offered = subject.features | ({"torch"} if torch else set())
+    offered = subject.features | depth.features
     chosen = [s for s in SCENARIOS.values() if s.laws & laws and is_offered(s, offered) and can_run(s)]
-    order = sorted(chosen, key=lambda scenario: scenario.place != "spawn")
+    order = sorted(chosen, key=lambda scenario: _ORDER.get(scenario.place, 1))
     units: list[Unit] = []
     for scenario in order:
         units += [Unit(scenario.name, plan=str(plan)) for plan in scenario.menu.plans]
@@ -184,12 +188,16 @@ def check(
     probe(crew, subject)
     units = tuple(
         unit
-        for unit in units_for(subject, claimed, quick=quick, torch=depth.torch)
+        for unit in units_for(subject, claimed, quick=quick, depth=depth)
         if scenario in {None, unit.scenario}
     )
     if plan is not None:
         plan(len(units))
-    results = crew.run(units, claimed, tell)
+    at_home = tuple(unit for unit in units if SCENARIOS[unit.scenario].place != "ray")
+    results = crew.run(at_home, claimed, tell)
+    if len(at_home) < len(units):
+        # One Ray is enough for a machine.
+        results += Crew(spec, seed, depth, size=1).run(units[len(at_home) :], claimed, tell)
     # A hang is told of whatever laws were asked for.
     hung = {"E8"} if any(result.hung for each in results for result in each.results) else set()
     trials = sum(len(each.results) for each in results)

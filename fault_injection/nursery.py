@@ -84,7 +84,7 @@ NURSERY = Nursery()
 
 def main() -> None:
     """Serve orders from standard input until it ends; in a child, run the trial and come to the end of the program."""
-    orders, answers = os.dup(0), os.dup(1)
+    mine, orders, answers = os.getpid(), os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null, 1)
@@ -97,7 +97,11 @@ def main() -> None:
             try:
                 load_subject(order.spec)
                 ending = _bear(order, root, (orders, answers))
-            except Exception:  # noqa: BLE001 - told to the worker, which raises it
+            except Exception:
+                if os.getpid() != mine:
+                    # A child ends of what its training raised, as any program does.
+                    raise
+                # Told to the worker, which raises it.
                 ending = Ending(0, b"", "", traceback.format_exc())
             if ending is None:
                 return

@@ -85,8 +85,7 @@ def replay_command(report: Report, law: str, found: Found) -> str:
     words = ["verl-dump", "check", *report.spec.arguments, "--law", law]
     if report.seed:
         words += ["--seed", str(report.seed)]
-    if "torch" in SCENARIOS[found.scenario].needs:
-        words += ["--torch"]
+    words += [f"--{need}" for need in ("torch", "ray") if need in SCENARIOS[found.scenario].needs]
     return shlex.join([*words, "--scenario", found.scenario, "--plan", found.plan])
 
 

@@ -80,7 +80,14 @@ def run_trial(
         if scenario.place == "fork":
             return _run_forked(order, subject, scenario, root)
         if scenario.place == "spawn":
-            return _run_spawned(order, root)
+            environment = dict(scenario.environment)
+            if environment:
+                return _told(order, root, _in_fresh_interpreter(order, root, environment))
+            return _told(order, root, NURSERY.run(order, root))
+        if scenario.place == "ray":
+            from fault_injection.actors import run_in_actor
+
+            return _told(order, root, run_in_actor(order, root))
         return _run_here(order, subject, scenario, root, on_hang)
     finally:
         shutil.rmtree(root, ignore_errors=True)
@@ -165,10 +172,8 @@ def _be_killed(order: Order, subject: Subject, scenario: Scenario, root: str, wr
         os._exit(0)
 
 
-def _run_spawned(order: Order, root: str) -> History:
-    """The process's own end is part of the trial."""
-    environment = dict(SCENARIOS[order.scenario].environment)
-    ending = _in_fresh_interpreter(order, root, environment) if environment else NURSERY.run(order, root)
+def _told(order: Order, root: str, ending: Ending) -> History:
+    """The history of a process that has ended: what it told, how it ended, and what it left."""
     stderr = ending.stderr.replace(root, "ROOT")
     events = unpickled(ending.told)
     for mark in (event for event in events if isinstance(event, Mark)):
@@ -178,6 +183,8 @@ def _run_spawned(order: Order, root: str) -> History:
             raise TargetError(mark.text)
     if ending.code is None:
         events.append(Hung("the exit of the process"))
+    if ending.driver:
+        events.append(Mark("driver", ending.driver.replace(root, "ROOT")))
     events.append(Exited(-9 if ending.code is None else ending.code, stderr))
     final = DiskLook(root)()
     events.append(

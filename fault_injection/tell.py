@@ -21,12 +21,14 @@ class Ending:
         told: the events that it told, pickled one after the other.
         stderr: what it said.
         error: the traceback of a defect of the harness, in the nursery itself.
+        driver: what Ray told the driver, for a trial in an actor.
     """
 
     code: int | None
     told: bytes
     stderr: str
     error: str = ""
+    driver: str = ""
 
 
 def telling(write: int) -> Callable[[Event], None]:

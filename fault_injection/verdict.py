@@ -95,6 +95,8 @@ def _unvisited(law: str) -> str:
     needs = [scenario.needs for scenario in SCENARIOS.values() if law in scenario.laws]
     if needs and all("torch" in each for each in needs):
         return "no tensor was handed over; install torch and give --torch"
+    if needs and all("ray" in each for each in needs):
+        return "no Ray was started; install ray and give --ray"
     return "no trial of this run bears on it"
 
 

@@ -63,6 +63,7 @@ class Way:
         needs: what the trainer must have besides `fit()`.
         pending: the columns of the matrix.
         seen: where the defect was seen upstream, or empty.
+        like: the way whose training it shares, where that is another one.
     """
 
     name: str
@@ -77,6 +78,12 @@ class Way:
     needs: str = ""
     pending: tuple[str, ...] = ("none", "one", "several")
     seen: str = ""
+    like: str = ""
+
+    @property
+    def training(self) -> str:
+        """The name of the way whose training it shares."""
+        return self.like or self.name
 
 
 @dataclass(frozen=True)
@@ -112,6 +119,7 @@ class Cell:
 
 _LATE = "the process goes on after fit(), so what counts is what is there when it has ended"
 _KILLED = "no code of the process runs any more: only what was published counts (D2, D3)"
+_ACTOR = "Ray lets the process of such an actor come to its end: its threads are joined and atexit runs"
 _VALIDATES = "validates-several"
 
 WAYS: tuple[Way, ...] = (
@@ -214,6 +222,52 @@ WAYS: tuple[Way, ...] = (
     ),
     Way("os-exit", "X18", "fit() ends by os._exit", WHOLE, NOBODY, _KILLED, "step", place="spawn"),
     Way("sigkill", "X19", "fit() ends by SIGKILL", WHOLE, NOBODY, _KILLED, "step", place="spawn"),
+    Way("ray-return", "X20", "a fit() in a Ray actor returns", place="ray", needs="ray", like="last-step"),
+    Way(
+        "ray-raises",
+        "X21",
+        "a fit() in a Ray actor ends by an exception",
+        errors=ATTACHED,
+        phase="step",
+        raises="TrainingError",
+        place="ray",
+        needs="ray",
+        like="step-raises",
+    ),
+    Way(
+        "ray-kill",
+        "X22",
+        "a Ray actor is killed in the midst of fit()",
+        WHOLE,
+        NOBODY,
+        _KILLED,
+        "step",
+        place="ray",
+        needs="ray",
+        like="sigkill",
+    ),
+    Way(
+        "ray-scope",
+        "X23",
+        "a Ray actor goes out of scope with dumps that no fit() drained",
+        END,
+        TOLD,
+        _ACTOR,
+        place="ray",
+        needs="ray",
+        like="undrained",
+    ),
+    Way(
+        "ray-terminate",
+        "X24",
+        "a Ray actor is terminated with dumps that no fit() drained",
+        END,
+        TOLD,
+        _ACTOR,
+        place="ray",
+        needs="ray",
+        like="undrained",
+    ),
 )
 """Every way out, in the order of the report."""
 
@@ -229,10 +283,10 @@ def scenario_name(way: Way, pending: str) -> str:
 
 def needs_of(way: Way, pending: str) -> frozenset[str]:
     """What a trainer must have for a way out with so many dumps pending, besides `fit`."""
-    needs = {f"way-{way.name}"}
+    needs = {f"way-{way.name}", f"way-{way.training}"}
     if way.needs:
         needs.add(way.needs)
-    if pending == "several" and way.name in _ONE_VALIDATION:
+    if pending == "several" and way.training in _ONE_VALIDATION:
         needs.add(_VALIDATES)
     return frozenset(needs)
 

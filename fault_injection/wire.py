@@ -20,11 +20,18 @@ class Depth:
         examples: how many examples are tried for each law of serialization and columns.
         torch: whether tensors are among them, for which torch is imported.
         readers: whether pandas, pyarrow, datasets, polars and duckdb read the files too, where they are installed.
+        ray: whether `fit()` runs in Ray actors too, for which Ray is started on this machine.
     """
 
     examples: int = 200
     torch: bool = False
     readers: bool = False
+    ray: bool = False
+
+    @property
+    def features(self) -> frozenset[str]:
+        """What scenarios may need of the run."""
+        return frozenset(({"torch"} if self.torch else set()) | ({"ray"} if self.ray else set()))
 
 
 DEPTH = Depth()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import pickle
+import sys
 import threading
 import traceback
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from typing import BinaryIO
 from fault_injection import examples
 from fault_injection.history import History
 from fault_injection.judge.facts import Facts
+from fault_injection.nursery import NURSERY
 from fault_injection.runner import Order, run_trial
 from fault_injection.scenarios import SCENARIOS
 from fault_injection.subject import Spec, Subject, load_subject
@@ -38,11 +40,21 @@ def main() -> None:
             try:
                 job: Job = pickle.load(jobs)  # noqa: S301 - written by this package's own engine
             except EOFError:
+                _close()
                 return
             reply = _serve(job, answers)
             send(answers, reply)
             if reply.tired:
+                _close()
                 return
+
+
+def _close() -> None:
+    """End what this process has started for its trials."""
+    NURSERY.close()
+    actors = sys.modules.get("fault_injection.actors")
+    if actors is not None:
+        actors.stop()
 
 
 def _serve(job: Job, answers: BinaryIO) -> Reply:

@@ -45,14 +45,14 @@ class Contract:
             scenario: the name of the scenario.
         """
         claimed = claimed_laws(self.subject)
-        offered = self.subject.features | ({"torch"} if self.depth.torch else set())
+        offered = self.subject.features | self.depth.features
         if law not in claimed or not is_offered(SCENARIOS[scenario], offered):
             return verdicts_of(self.subject, frozenset({law}), ())[0]
         if scenario not in self._results:
             crew = Crew(self.spec, self.seed, self.depth)
             if not self._results:
                 self._probe(crew)
-            every = units_for(self.subject, claimed, torch=self.depth.torch)
+            every = units_for(self.subject, claimed, depth=self.depth)
             units = tuple(unit for unit in every if unit.scenario == scenario)
             self._results[scenario] = crew.run(units, claimed)
             self.trials += sum(len(each.results) for each in self._results[scenario])

@@ -117,12 +117,19 @@ def _nobody(facts: Facts, cell: Cell, fit: _Fit) -> str:
 
 
 def _is_told(facts: Facts, cell: Cell, fit: _Fit, dump: Dump) -> bool:
-    if fit.raised is not None and dump.number in facts.about(fit.raised):
-        # In a process of its own, what fit() raised is what the interpreter ends with.
+    driver = [mark.text for mark in facts.history.of(Mark) if mark.name == "driver"]
+    if cell.way.place == "ray" and cell.data != END and not (driver and mentions(driver[0], dump.step)):
+        # The actor's own end tells nobody: the driver has to be told.
+        return False
+    if cell.data == END and says(_stderr(facts), dump, facts):
         return True
-    if fit.raised is not None and (facts.loose(fit.raised) or fit.raised in facts.nameless):
-        return sum(_is_failed(facts, d) for d in fit.dumps) == 1
-    return cell.data == END and says(_stderr(facts), dump, facts)
+    # In a process of its own, what fit() raised is what the interpreter ends with, and prints unless it is an exit.
+    if fit.raised is None or (cell.data == END and "SystemExit" in fit.raised.failure.links[0].types):
+        return False
+    if dump.number in facts.about(fit.raised):
+        return True
+    nameless = facts.loose(fit.raised) or fit.raised in facts.nameless
+    return bool(nameless) and sum(_is_failed(facts, d) for d in fit.dumps) == 1
 
 
 def _never_handed_over(facts: Facts) -> Iterator[str]:

@@ -34,8 +34,8 @@ def leave(way: Way, pending: str, *, releases: bool = False) -> Callable[[Trial,
         course = Course(trial, seed, way, pending, releases=releases)
         target.prepare(course)
         trial.mark("due", str(course.due))
-        trial.keeps = way.place == "spawn"
-        if way.name == "undrained":
+        trial.keeps = way.place != "here"
+        if way.training == "undrained":
             target.open()
             _undrained(trial, target, course)
             return
@@ -95,7 +95,7 @@ SCENARIOS = tuple(
         Menu(tuple(Plan.parse(plan) for plan in writes_of(way, pending).values())),
         needs=frozenset({"fit"}) | needs_of(way, pending),
         place=way.place,
-        exit_deadline=_EXIT_DEADLINE if way.place == "spawn" else None,
+        exit_deadline=_EXIT_DEADLINE if way.place != "here" else None,
     )
     for way in WAYS
     for pending in way.pending
