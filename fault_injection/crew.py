@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pickle
 import signal
@@ -9,8 +10,8 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,6 +51,36 @@ class UnitResult:
     cut_short: bool = False
 
 
+class Pool:
+    """Worker processes that are kept between the runs of one command, for subjects that take long to import."""
+
+    def __init__(self) -> None:
+        self._idle: list[_Worker] = []
+        self._opened = ExitStack()
+        self.scratch = ""
+
+    def __enter__(self) -> Self:
+        self.scratch = self._opened.enter_context(scratch_directory())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        while self._idle:
+            self._idle.pop().end()
+        self._opened.close()
+
+    @contextmanager
+    def worker(self) -> Iterator[_Worker]:
+        """A worker that nobody else has while this lasts."""
+        try:
+            worker = self._idle.pop()
+        except IndexError:
+            worker = _Worker(self.scratch)
+        try:
+            yield worker
+        finally:
+            self._idle.append(worker)
+
+
 class Crew:
     """Worker processes for one subject.
 
@@ -58,12 +89,21 @@ class Crew:
         seed: the seed of the run.
         depth: how far examples go.
         size: the number of processes.
+        pool: where the processes come from and go back to; by default they end with each call.
     """
 
-    def __init__(self, spec: Spec, seed: int, depth: Depth = DEPTH, size: int | None = None) -> None:
+    def __init__(
+        self,
+        spec: Spec,
+        seed: int,
+        depth: Depth = DEPTH,
+        size: int | None = None,
+        pool: Pool | None = None,
+    ) -> None:
         self.spec = spec
         self.seed = seed
         self.depth = depth
+        self.pool = pool
         # Most of a trial is waiting for threads to come to rest, so two for each core keep the cores busy.
         self.size = size or min(8, 2 * (os.cpu_count() or 1))
         self._stopped = threading.Event()
@@ -95,18 +135,18 @@ class Crew:
         done: dict[int, UnitResult] = {}
         errors: list[BaseException] = []
         lock = threading.Lock()
-        with scratch_directory() as scratch:
+        with self._pool() as pool:
 
             def work() -> None:
                 try:
-                    with _Worker(scratch) as worker:
+                    with pool.worker() as worker:
                         self._workers.append(worker)
                         while waiting and not errors and not self._stopped.is_set():
                             try:
                                 position, unit = waiting.popleft()
                             except IndexError:
                                 return
-                            result = self._unit(worker, unit, laws, scratch)
+                            result = self._unit(worker, unit, laws, pool.scratch)
                             with lock:
                                 done[position] = result
                                 if tell is not None and tell(result):
@@ -148,15 +188,18 @@ class Crew:
         Returns:
             What the judge says (None when the plan struck nothing), and the history.
         """
-        with scratch_directory() as scratch, _Worker(scratch) as worker:
+        with self._pool() as pool, pool.worker() as worker:
             unit = Unit(scenario, plan=plan)
-            reply = worker.ask(Job(self.spec, self.seed, scratch, unit, laws, self.depth, history=True))
+            reply = worker.ask(Job(self.spec, self.seed, pool.scratch, unit, laws, self.depth, history=True))
         if not reply.histories:
             raise TargetError(
                 f"scenario {scenario}: the fake file system lacks a call that this writer makes; "
                 "look at its twin on the disk"
             )
         return (reply.results[0] if reply.results else None), reply.histories[0]
+
+    def _pool(self) -> AbstractContextManager[Pool]:
+        return nullcontext(self.pool) if self.pool is not None else Pool()
 
     def _unit(self, worker: _Worker, unit: Unit, laws: frozenset[str], scratch: str) -> UnitResult:
         results: list[TrialResult] = []
@@ -177,18 +220,15 @@ class Crew:
             rest = replace(unit, start=reply.hung_at + 1)
 
 
+_SERIAL = itertools.count()
+
+
 class _Worker:
     """One worker process, started anew when it is gone."""
 
     def __init__(self, scratch: str) -> None:
         self._process: subprocess.Popen[bytes] | None = None
-        self._errors = Path(scratch) / f"stderr-{threading.get_ident()}"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._end()
+        self._errors = Path(scratch) / f"stderr-{next(_SERIAL)}"
 
     def kill(self) -> None:
         """End the process at once, whatever it is at."""
@@ -204,7 +244,7 @@ class _Worker:
             reply: Reply = pickle.load(process.stdout)  # type: ignore[arg-type]  # noqa: S301 - from our own worker
         except (EOFError, BrokenPipeError, pickle.UnpicklingError):
             code = process.wait()
-            self._end()
+            self.end()
             text = self._errors.read_text(errors="replace")[-4000:] if self._errors.exists() else ""
             if code == 1 and "worker.py" in text:
                 raise HarnessError(f"a worker process died in {job.unit}:\n{text}") from None
@@ -218,7 +258,7 @@ class _Worker:
         if reply.error:
             raise HarnessError(f"in {job.unit}:\n{reply.error}")
         if reply.hung_at or reply.tired:
-            self._end()
+            self.end()
         return reply
 
     def _running(self) -> subprocess.Popen[bytes]:
@@ -232,7 +272,8 @@ class _Worker:
                 )
         return self._process
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """Let the process come to its end, if there is one."""
         process, self._process = self._process, None
         if process is None:
             return

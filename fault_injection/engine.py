@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple
 
-from fault_injection.crew import Crew, UnitResult
+from fault_injection.crew import Crew, Pool, UnitResult
 from fault_injection.fault import ERRNO_FAULTS
 from fault_injection.history import Mark, Operated
 from fault_injection.judge.facts import Facts
@@ -157,6 +157,7 @@ def check(
     scenario: str | None = None,
     quick: bool = False,
     depth: Depth = DEPTH,
+    pool: Pool | None = None,
     tell: Callable[[UnitResult], object] | None = None,
     plan: Callable[[int], None] | None = None,
 ) -> Checked:
@@ -170,6 +171,7 @@ def check(
         scenario: only this scenario.
         quick: sweep few errnos.
         depth: how far examples go.
+        pool: where worker processes come from and go back to.
         tell: called with each unit's result as it comes; what it returns as true ends the run early.
         plan: called once with the number of units.
 
@@ -184,7 +186,7 @@ def check(
     if scenario is not None:
         wanted &= SCENARIOS[scenario].laws
     claimed = claimed_laws(subject) & wanted
-    crew = Crew(spec, seed, depth)
+    crew = Crew(spec, seed, depth, pool=pool)
     probe(crew, subject)
     units = tuple(
         unit
@@ -197,7 +199,7 @@ def check(
     results = crew.run(at_home, claimed, tell)
     if len(at_home) < len(units):
         # One Ray is enough for a machine.
-        results += Crew(spec, seed, depth, size=1).run(units[len(at_home) :], claimed, tell)
+        results += Crew(spec, seed, depth, 1, pool).run(units[len(at_home) :], claimed, tell)
     # A hang is told of whatever laws were asked for.
     hung = {"E8"} if any(result.hung for each in results for result in each.results) else set()
     trials = sum(len(each.results) for each in results)

@@ -9,12 +9,13 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from typing import BinaryIO
 
 from fault_injection import examples
 from fault_injection.history import History
 from fault_injection.judge.facts import Facts
-from fault_injection.nursery import NURSERY
+from fault_injection.nursery import NURSERY, ChildEndsError
 from fault_injection.runner import Order, run_trial
 from fault_injection.scenarios import SCENARIOS
 from fault_injection.subject import Spec, Subject, load_subject
@@ -42,11 +43,22 @@ def main() -> None:
             except EOFError:
                 _close()
                 return
+            if hasattr(os, "fork") and _is_loadable(job.spec):
+                NURSERY.start((jobs, answers))
             reply = _serve(job, answers)
             send(answers, reply)
             if reply.tired:
                 _close()
                 return
+
+
+def _is_loadable(spec: Spec) -> bool:
+    """Load the subject; what is wrong with it is told by the answer to the job."""
+    try:
+        _subject(spec)
+    except BaseException:  # noqa: BLE001 - it is raised again there
+        return False
+    return True
 
 
 def _close() -> None:
@@ -159,4 +171,5 @@ _KINDS: dict[tuple[Spec, str, int], frozenset[str]] = {}
 
 
 if __name__ == "__main__":
-    main()
+    with suppress(ChildEndsError):
+        main()

@@ -42,7 +42,7 @@ class GenerationDumper:
     One dumper is one run. As a context manager it drains at the end of the block; when the block raises,
     its exception stays what propagates, with the failures of dumps attached to it (`__notes__`,
     `dump_failures`, and the end of its `__context__` chain), and a stuck write holds it for `exit_timeout`
-    at most. After `drain`, `close` or a fork the dumper works again.
+    at most. What is attached to an exit or a cancellation is logged as well, since nobody is shown those. After `drain`, `close` or a fork the dumper works again.
 
     Args:
         fsync: sync file and directory, so that a drained dump survives a power loss.
@@ -213,7 +213,11 @@ class GenerationDumper:
         try:
             self.drain(self._exit_timeout)
         except (DumpError, DumpErrorGroup, DrainTimeout) as failure:
-            attach(error, failure)
+            notes = attach(error, failure)
+            if not isinstance(error, (Exception, KeyboardInterrupt)):
+                # The interpreter prints nothing of a SystemExit, and asyncio nothing of a cancelled task.
+                for note in notes:
+                    _LOG.error("%s", note)
 
     def at_exit(self, started: float) -> list[str]:
         """Drain at the end of the process; return what stderr has to say, nothing when all was drained."""

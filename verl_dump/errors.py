@@ -118,18 +118,20 @@ def joined(failures: Sequence[DumpError], postscript: str = "") -> DumpError | D
     return DumpErrorGroup(f"{count(failures)} failed (steps {steps}){postscript}", failures)
 
 
-def attach(primary: BaseException, failure: DumpError | DumpErrorGroup | DrainTimeout) -> None:
+def attach(primary: BaseException, failure: DumpError | DumpErrorGroup | DrainTimeout) -> tuple[str, ...]:
     """Attach what went wrong with the dumps to the exception that is already on its way.
 
     A note for each failure is added to `primary.__notes__`, the exception itself to `primary.dump_failures`,
     and it is linked at the end of the `__context__` chain of `primary`, whose type and cause stay as they are.
+
+    Returns:
+        The notes that were added.
     """
     # Python has linked the primary as the context of what was raised while it was handled: the chain
     # built below would close a circle through that link.
     failure.__context__ = None
-    notes = [*getattr(primary, "__notes__", ())]
-    notes += [str(part) for part in _parts(failure)]
-    primary.__notes__ = notes  # type: ignore[attr-defined, unused-ignore]
+    notes = tuple(str(part) for part in _parts(failure))
+    primary.__notes__ = [*getattr(primary, "__notes__", ()), *notes]  # type: ignore[attr-defined, unused-ignore]
     primary.dump_failures = (*getattr(primary, "dump_failures", ()), failure)  # type: ignore[attr-defined]
     seen = {id(primary), id(failure)}
     last = primary
@@ -138,6 +140,7 @@ def attach(primary: BaseException, failure: DumpError | DumpErrorGroup | DrainTi
         seen.add(id(last))
     if last.__context__ is None:
         last.__context__ = failure
+    return notes
 
 
 def _parts(failure: DumpError | DumpErrorGroup | DrainTimeout) -> Sequence[BaseException]:

@@ -42,21 +42,34 @@ def terminable() -> Iterator[None]:
     Schedulers end a job by SIGTERM and kill it a while later. Python's default is to be gone at once. A handler
     that the program has set itself is left alone, and so are threads other than the main one, which get no signals.
     """
-
-    def end(*_: object) -> NoReturn:
-        # Once is enough: what follows is the drain, which has a deadline.
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        raise SystemExit(128 + signal.SIGTERM)
-
     main = threading.current_thread() is threading.main_thread()
-    if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+    if not main or (not _inside and signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL):
         yield
         return
-    signal.signal(signal.SIGTERM, end)
+    me = object()
     try:
+        _inside.add(me)
+        if len(_inside) == 1:
+            signal.signal(signal.SIGTERM, _end)
         yield
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        _inside.discard(me)
+        # What the program has put there in the meantime is left alone too.
+        if not _inside and signal.getsignal(signal.SIGTERM) in (_end, _go_on):
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+_inside: set[object] = set()  # the blocks that are terminable now; coroutines leave theirs in any order
+
+
+def _end(*_: object) -> NoReturn:
+    # Once is enough: what follows is the drain, which has a deadline. Not SIG_IGN, which programs started now inherit.
+    signal.signal(signal.SIGTERM, _go_on)
+    raise SystemExit(128 + signal.SIGTERM)
+
+
+def _go_on(*_: object) -> None:
+    """Ignore the signal."""
 
 
 def cover_child() -> None:
@@ -80,6 +93,11 @@ def _at_exit() -> None:
 
 
 def _after_fork() -> None:
+    if _inside:
+        # The child is none of the training: an exit would lead it through the parent's blocks.
+        _inside.clear()
+        if signal.getsignal(signal.SIGTERM) in (_end, _go_on):
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for dumper in tuple(_watched):
         dumper.after_fork()
 

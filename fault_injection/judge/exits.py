@@ -121,7 +121,7 @@ def _is_told(facts: Facts, cell: Cell, fit: _Fit, dump: Dump) -> bool:
     if cell.way.place == "ray" and cell.data != END and not (driver and mentions(driver[0], dump.step)):
         # The actor's own end tells nobody: the driver has to be told.
         return False
-    if cell.data == END and says(_stderr(facts), dump, facts):
+    if cell.data == END and _is_on_stderr(facts, fit, dump):
         return True
     # In a process of its own, what fit() raised is what the interpreter ends with, and prints unless it is an exit.
     if fit.raised is None or (cell.data == END and "SystemExit" in fit.raised.failure.links[0].types):
@@ -130,6 +130,14 @@ def _is_told(facts: Facts, cell: Cell, fit: _Fit, dump: Dump) -> bool:
         return True
     nameless = facts.loose(fit.raised) or fit.raised in facts.nameless
     return bool(nameless) and sum(_is_failed(facts, d) for d in fit.dumps) == 1
+
+
+def _is_on_stderr(facts: Facts, fit: _Fit, dump: Dump) -> bool:
+    """Whether stderr tells of the failure: by its step, or by a line for each failure."""
+    stderr = _stderr(facts)
+    failures = sum(_is_failed(facts, d) for d in fit.dumps)
+    lines = sum(says(line, dump, facts) for line in stderr.splitlines())
+    return says(stderr, dump, facts) and (mentions(stderr, dump.step) or lines >= failures)
 
 
 def _never_handed_over(facts: Facts) -> Iterator[str]:
