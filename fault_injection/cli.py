@@ -15,6 +15,8 @@ from importlib.util import find_spec
 from typing import NoReturn
 
 from fault_injection import engine
+from fault_injection.crash.replay import PREFIX as POWER
+from fault_injection.crash.replay import PowerPlan
 from fault_injection.crew import Crew, UnitResult
 from fault_injection.examples import PREFIX
 from fault_injection.laws import LAWS, UnknownLawError, choose_laws
@@ -190,7 +192,11 @@ def _see_bearing(scenario: Scenario, laws: frozenset[str] | None) -> None:
 
 def _plan(text: str, scenario: Scenario) -> str:
     """The text of a plan, or of an example, once it is known to be one."""
+    if scenario.place == "power" and text.startswith(POWER):
+        return str(PowerPlan.parse(text))
     if scenario.place != "examples":
+        if text.startswith(POWER):
+            raise PlanError(f"scenario {scenario.name} takes plans such as write#1:ENOSPC, not a crash state")
         if text.startswith(PREFIX):
             raise PlanError(f"scenario {scenario.name} takes plans such as write#1:ENOSPC, not an example")
         plan = Plan.parse(text)
@@ -278,7 +284,7 @@ class _Progress:
     def tell(self, result: UnitResult) -> None:
         """One more unit is done."""
         self._done += 1
-        self._trials += len(result.results)
+        self._trials += sum(each.states for each in result.results)
         self._broken |= {v.law for each in result.results for v in each.violations}
         now = time.monotonic()
         if now - self._shown < (0.1 if self._terminal else _BEAT):

@@ -30,13 +30,13 @@ QUICK = frozenset({"ENOSPC", "EACCES", "EIO", "EINTR"})
 """The errnos that a quick run sweeps; few writers tell the others apart."""
 
 
-_ORDER = {"spawn": 0, "ray": 2}
+_ORDER = {"spawn": 0, "power": 1, "ray": 3}
 """Slow scenarios first, so that no long one is left for the end, but for those that are run apart."""
 
 
 def can_run(scenario: Scenario) -> bool:
     """Whether this system has what the scenario needs: those with other processes need fork and inherited pipes."""
-    return scenario.place in {"here", "examples"} or hasattr(os, "fork")
+    return scenario.place in {"here", "examples", "power"} or hasattr(os, "fork")
 
 
 def is_offered(scenario: Scenario, features: frozenset[str]) -> bool:
@@ -57,7 +57,7 @@ def units_for(
     """
     offered = subject.features | depth.features
     chosen = [s for s in SCENARIOS.values() if s.laws & laws and is_offered(s, offered) and can_run(s)]
-    order = sorted(chosen, key=lambda scenario: _ORDER.get(scenario.place, 1))
+    order = sorted(chosen, key=lambda scenario: _ORDER.get(scenario.place, 2))
     units: list[Unit] = []
     for scenario in order:
         units += [Unit(scenario.name, plan=str(plan)) for plan in scenario.menu.plans]
@@ -202,5 +202,5 @@ def check(
         results += Crew(spec, seed, depth, 1, pool).run(units[len(at_home) :], claimed, tell)
     # A hang is told of whatever laws were asked for.
     hung = {"E8"} if any(result.hung for each in results for result in each.results) else set()
-    trials = sum(len(each.results) for each in results)
+    trials = sum(result.states for each in results for result in each.results)
     return Checked(verdicts_of(subject, wanted | hung, results), trials, outcomes(results))

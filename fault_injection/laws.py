@@ -84,6 +84,13 @@ _LAWS = (
         "verl #6324 opens the same name again and overwrites it",
     ),
     Law(
+        "D7",
+        "After drain returns, the data survives a power loss: file contents and directory entry are synced.",
+        "What a power loss takes away had been reported as saved; the checkpoint beside it goes on from a step without a dump.",
+        "verl #6324 syncs neither file nor directory",
+        needs="durable",
+    ),
+    Law(
         "E1",
         "Every failed dump is raised to the caller, by the next dump or by drain at the latest.",
         "A failure that nobody is told of is found when the file is needed.",

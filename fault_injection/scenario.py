@@ -64,8 +64,9 @@ class Scenario:
         after: for `fork`, what the next run does over the directory that the killed process left.
         needs: what the target must have: `asynchronous`, `fit`, or a capability.
         place: `here` (in the worker process), `fork` (in a forked child, for plans that kill), or `spawn` (in a fresh
-            interpreter, whose exit is part of the history), or
-            `examples` (no course of events but batches that Hypothesis makes).
+            interpreter, whose exit is part of the history),
+            `examples` (no course of events but batches that Hypothesis makes), or `power` (here, and then every state
+            that a power loss may leave is built and judged).
         mechanism: `disk` or `memory`.
         warn: whether the target is opened in its `warn` mode.
         exit_deadline: seconds given to targets that claim `deadline`.

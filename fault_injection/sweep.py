@@ -23,12 +23,14 @@ class TrialResult:
         laws: the laws it counts for.
         violations: what was violated.
         hung: whether a call never ended.
+        states: how many trials it stands for; more than one for crash states of one run.
     """
 
     plan: str
     laws: tuple[str, ...]
     violations: tuple[Violation, ...]
     hung: bool = False
+    states: int = 1
 
 
 class VacuousTrialError(AssertionError):

@@ -71,9 +71,9 @@ def verdicts_of(subject: Subject, laws: frozenset[str], results: Iterable[UnitRe
     for each in results:
         for result in each.results:
             for law in result.laws:
-                trials[law] += 1
+                trials[law] += result.states
             for law in {violation.law for violation in result.violations}:
-                violated[law] += 1
+                violated[law] += result.states
             for violation in result.violations:
                 found[violation.law].append(Found(violation.message, each.unit.scenario, result.plan))
     return tuple(

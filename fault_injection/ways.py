@@ -317,7 +317,7 @@ def cell_of(scenario: str, plan: str) -> Cell | None:
     """
     head, _, pending = scenario.removeprefix("exit-").rpartition("-")
     way = _BY_NAME.get(head)
-    if way is None or scenario != scenario_name(way, pending):
+    if way is None or pending not in way.pending or scenario != scenario_name(way, pending):
         return None
     names = {text: write for write, text in writes_of(way, pending).items()}
     return _cell(way, pending, names.get(plan, "failing"), plan)

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import BinaryIO
 
 from fault_injection import examples
+from fault_injection.crash import serve as power
 from fault_injection.history import History
 from fault_injection.judge.facts import Facts
 from fault_injection.nursery import NURSERY, ChildEndsError
@@ -95,6 +96,8 @@ def _serve(job: Job, answers: BinaryIO) -> Reply:
                 histories.append(history)
             return history
 
+        if SCENARIOS[job.unit.scenario].place == "power":
+            return power.reply_to(job, subject, hung)
         kinds = _kinds(job, run) if job.unit.family is not None else None
         results.extend(result for _, result in sweep(job.unit, run, job.laws, kinds))
     except TargetError as error:

@@ -124,4 +124,4 @@ def test_the_page_is_written_where_asked(tmp_path: Path, capsys: pytest.CaptureF
     assert [path.name for path in target.parent.iterdir()] == ["laws.md"]
     capsys.readouterr()
     assert docs.main(["flaws"]) == 2
-    assert capsys.readouterr().err == "usage: python -m fault_injection.docs {laws,values} [FILE]\n"
+    assert capsys.readouterr().err == "usage: python -m fault_injection.docs {exits,laws,values} [FILE]\n"

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from fault_injection.cli import _parser
 from fault_injection.laws import LAWS
 from fault_injection.op import OPS
+from fault_injection.options import parser
 from fault_injection.plan import Plan
 
 CHECKOUT = Path(os.environ.get("VERL_DUMP_CHECKOUT", Path(__file__).parent.parent))
@@ -116,7 +116,7 @@ def test_every_operation_is_named() -> None:
 
 def test_every_option_is_named() -> None:
     """The README names every option of the command."""
-    check = _parser()._subparsers._group_actions[0].choices["check"]  # type: ignore[union-attr,index]
+    check = parser()._subparsers._group_actions[0].choices["check"]  # type: ignore[union-attr,index]
     options = [
         option for action in check._actions for option in action.option_strings if option.startswith("--")
     ]

@@ -40,9 +40,9 @@ def whole_at_every_instant(facts: Facts) -> Iterator[str]:
             if content is None:
                 continue
             if name not in names:
-                if _is_in_sight(facts, name):
+                if in_sight(facts, name):
                     yield f"{name} matches *.jsonl but is no dump"
-            elif not _is_whole(facts, name, content, i):
+            elif not whole(facts, name, content, i):
                 yield f"{_when(facts, event, i)}, {name} held {_amount(content)} of {_expected(facts, name)}"
                 return
 
@@ -52,7 +52,7 @@ def nothing_left_behind(facts: Facts) -> Iterator[str]:
     names = {dump.name for dump in facts.dumps} | facts.older.keys()
     for name, content in facts.final.items():
         if name in names:
-            if not _is_whole(facts, name, content, len(facts.history.events)):
+            if not whole(facts, name, content, len(facts.history.events)):
                 yield f"after drain {name} holds {_amount(content)} of {_expected(facts, name)}"
         elif not (
             _could_not_clear(facts, name) or _is_published(facts, name) or facts.history.marked("killed")
@@ -160,7 +160,7 @@ def _when(facts: Facts, seen: Seen, position: int) -> str:
     return "while the writer was at rest" if later else "at the end"
 
 
-def _is_in_sight(facts: Facts, name: str) -> bool:
+def in_sight(facts: Facts, name: str) -> bool:
     """Whether a reader that globs in or below a dump directory finds the file: no hidden folder lies between."""
     for folder in {os.path.dirname(dump.name) for dump in facts.dumps}:
         inside, _, rest = name.partition(f"{folder}/")
@@ -189,7 +189,7 @@ def in_utf8(facts: Facts) -> Iterator[str]:
         yield f"under a locale of ASCII only {dump} is not on disk as handed over{why}"
 
 
-def _is_whole(facts: Facts, name: str, content: bytes, position: int) -> bool:
+def whole(facts: Facts, name: str, content: bytes, position: int) -> bool:
     """Whether the content is a complete file: the older one, or whole dumps that were handed over by then."""
     if content == facts.older.get(name):
         return True

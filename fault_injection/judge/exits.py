@@ -68,11 +68,8 @@ def _fits(facts: Facts, cell: Cell) -> list[_Fit]:
 
 
 def _data(facts: Facts, cell: Cell, fit: _Fit) -> Iterator[str]:
-    missing = [d for d in fit.dumps if not _is_there(facts, d, fit.end) and not _refused(facts, d)]
-    failed = [d for d in missing if _has_failed(facts, d, fit.end)]
-    missing = [d for d in missing if d not in failed]
-    # A fault at a directory, or at a file whose name does not tell its step, struck one dump or another.
-    missing = missing[_anonymous(facts, fit.end) :]
+    failed = _failed(facts, fit, fit.end)
+    missing = [d for d in _missing(facts, fit, fit.end) if d not in failed]
     if cell.write == "stuck" and cell.data == END and missing:
         stderr = _stderr(facts)
         missing = [d for d in missing if not mentions(stderr, d.step)]
@@ -94,10 +91,10 @@ def _errors(facts: Facts, cell: Cell, fit: _Fit, earlier: list[_Fit]) -> Iterato
             return
         if wanted[0] not in fit.raised.failure.links[0].types:
             yield f"fit() raised {fit.raised.failure} instead of the {wanted[0]}"
-    failed = [d for d in fit.dumps if _is_failed(facts, d)]
+    failed = _failed(facts, fit, len(facts.history.events))
     if not failed and not wanted and fit.raised is not None and not facts.strikes and cell.data != END:
         yield f"fit() raised {fit.raised.failure}, though nothing failed"
-    silent = [d for d in failed if not _is_told(facts, cell, fit, d)]
+    silent = [d for d in failed if not _is_told(facts, cell, fit, d, len(failed))]
     if silent:
         names = ", ".join(str(d) for d in silent)
         yield f"{names} failed, and {_nobody(facts, cell, fit)}"
@@ -116,26 +113,35 @@ def _nobody(facts: Facts, cell: Cell, fit: _Fit) -> str:
     return f"what fit() raised does not tell: {fit.raised.failure}"
 
 
-def _is_told(facts: Facts, cell: Cell, fit: _Fit, dump: Dump) -> bool:
+def _is_told(facts: Facts, cell: Cell, fit: _Fit, dump: Dump, failures: int) -> bool:
+    """Whether the failure of one dump, of so many that failed, has come out."""
     driver = [mark.text for mark in facts.history.of(Mark) if mark.name == "driver"]
     if cell.way.place == "ray" and cell.data != END and not (driver and mentions(driver[0], dump.step)):
         # The actor's own end tells nobody: the driver has to be told.
         return False
-    if cell.data == END and _is_on_stderr(facts, fit, dump):
+    if cell.data == END and _is_on_stderr(facts, dump, failures):
         return True
     # In a process of its own, what fit() raised is what the interpreter ends with, and prints unless it is an exit.
     if fit.raised is None or (cell.data == END and "SystemExit" in fit.raised.failure.links[0].types):
         return False
     if dump.number in facts.about(fit.raised):
         return True
-    nameless = facts.loose(fit.raised) or fit.raised in facts.nameless
-    return bool(nameless) and sum(_is_failed(facts, d) for d in fit.dumps) == 1
+    nameless = facts.loose(fit.raised) or (fit.raised in facts.nameless and _holds_more(fit.raised))
+    return bool(nameless) and failures == 1
 
 
-def _is_on_stderr(facts: Facts, fit: _Fit, dump: Dump) -> bool:
+_WAYS_OUT = frozenset({"TrainingError", "KeyboardInterrupt", "SystemExit", "CancelledError"})
+"""What ends a training by itself, and so tells of no dump."""
+
+
+def _holds_more(raised: Raised) -> bool:
+    """Whether something was raised, or attached, besides what has ended the training."""
+    return any(link.notes or not _WAYS_OUT.intersection(link.types) for link in raised.failure.links)
+
+
+def _is_on_stderr(facts: Facts, dump: Dump, failures: int) -> bool:
     """Whether stderr tells of the failure: by its step, or by a line for each failure."""
     stderr = _stderr(facts)
-    failures = sum(_is_failed(facts, d) for d in fit.dumps)
     lines = sum(says(line, dump, facts) for line in stderr.splitlines())
     return says(stderr, dump, facts) and (mentions(stderr, dump.step) or lines >= failures)
 
@@ -169,27 +175,30 @@ def _texts(rows: tuple[str, ...]) -> list[tuple[object, object]]:
     return [(row.get("input"), row.get("output")) for row in parsed]
 
 
-def _has_failed(facts: Facts, dump: Dump, position: int) -> bool:
-    """Whether a fault had struck the dump before a position, or a call had told of its failure."""
-    struck = any(i < position and dump.number in facts.owner_of_strike[o.number] for i, o in facts.strikes)
-    return struck or any(r.position <= position and dump.number in facts.about(r) for r in facts.raised)
+def _missing(facts: Facts, fit: _Fit, position: int) -> list[Dump]:
+    """The dumps that were accepted, and not on disk at a position in the history."""
+    return [d for d in fit.dumps if not _is_there(facts, d, position) and not facts.said_no(d)]
 
 
-def _is_failed(facts: Facts, dump: Dump) -> bool:
-    """Whether the dump is not on disk at the very end because a fault struck it."""
-    end = len(facts.history.events)
-    if _is_there(facts, dump, end) or _refused(facts, dump):
-        return False
-    return _has_failed(facts, dump, end) or bool(_anonymous(facts, end))
+def _failed(facts: Facts, fit: _Fit, position: int) -> list[Dump]:
+    """Those that were not on disk because a fault had struck them, or of whose failure a call had told.
 
-
-def _refused(facts: Facts, dump: Dump) -> bool:
-    return facts.said_no(dump)
-
-
-def _anonymous(facts: Facts, position: int) -> int:
-    """How many faults struck before a position of which no dump can be told by its path."""
-    return sum(1 for i, o in facts.strikes if i < position and not facts.owner_of_strike[o.number])
+    A fault at a directory, or at a file whose name does not tell its step, struck one of those that nothing else
+    explains.
+    """
+    missing = _missing(facts, fit, position)
+    strikes = [o for i, o in facts.strikes if i < position]
+    owned = frozenset().union(*(facts.owner_of_strike[o.number] for o in strikes))
+    told = frozenset().union(*(facts.about(r) for r in facts.raised if r.position <= position))
+    # To close a file tries the write again that has failed.
+    loose = {
+        o.op.path if o.op.kind in {"write", "flush", "close"} else o.number
+        for o in strikes
+        if not facts.owner_of_strike[o.number]
+    }
+    known = [d for d in missing if d.number in owned | told]
+    others = [d for d in missing if d not in known]
+    return known + others[: max(0, len(loose) - sum(d.number not in owned for d in known))]
 
 
 def _stderr(facts: Facts) -> str:

@@ -166,7 +166,7 @@ class Facts:
     def is_written(self, dump: Dump) -> bool:
         """Whether the file holds every row of the dump, in order and without a gap."""
         rows = self.on_disk.get(dump.name)
-        return rows is not None and _holds(rows, dump.rows)
+        return rows is not None and holds(rows, dump.rows)
 
     @cached_property
     def superseded(self) -> frozenset[int]:
@@ -194,12 +194,12 @@ class Facts:
             if isinstance(event, Seen):
                 content = dict(event.files).get(dump.name, content)
         rows = None if content is None else read_rows(content)
-        return rows is not None and _holds(rows, dump.rows)
+        return rows is not None and holds(rows, dump.rows)
 
     def ever_written(self, dump: Dump) -> bool:
         """Whether the file was seen to hold the dump at any time."""
         contents = (dict(event.files).get(dump.name) for event in self.history.of(Seen))
-        return any(_holds(read_rows(content) or (), dump.rows) for content in contents if content is not None)
+        return any(holds(read_rows(content) or (), dump.rows) for content in contents if content is not None)
 
     @cached_property
     def lost(self) -> tuple[Dump, ...]:
@@ -341,6 +341,7 @@ def names_directory(text: str, dump: Dump) -> bool:
     return re.search(rf"/{folder}(?![\w-])|(?<![\w.-]){folder}/", text.replace(os.sep, "/")) is not None
 
 
-def _holds(rows: tuple[str, ...], part: tuple[str, ...]) -> bool:
+def holds(rows: tuple[str, ...], part: tuple[str, ...]) -> bool:
+    """Whether rows hold others, in order and without a gap."""
     n = len(part)
     return any(rows[i : i + n] == part for i in range(len(rows) - n + 1))

@@ -168,6 +168,13 @@ def _fsync(layer: Layer, real: Real, fd: Any) -> None:
         layer.sync(opened, fd if isinstance(fd, int) else fd.fileno(), lambda: real(fd))
 
 
+def _sync(layer: Layer, real: Real) -> None:
+    # It cannot fail, so it is no operation that a fault could strike.
+    real()
+    if layer.recorder is not None:
+        layer.recorder.synced_all()
+
+
 def _truncate(layer: Layer, real: Real, path: Any, length: int) -> None:
     if isinstance(path, int):
         _ftruncate(layer, real, path, length)
@@ -178,6 +185,9 @@ def _truncate(layer: Layer, real: Real, path: Any, length: int) -> None:
     real(path, length)
     if where is not None:
         layer.ledger.resized_name(where)
+        if layer.recorder is not None:
+            status = os.stat(layer.root.absolute(where))
+            layer.recorder.resized(status.st_ino, status.st_size)
 
 
 def _ftruncate(layer: Layer, real: Real, fd: int, length: int) -> None:
@@ -187,6 +197,8 @@ def _ftruncate(layer: Layer, real: Real, fd: int, length: int) -> None:
     real(fd, length)
     if opened is not None:
         layer.ledger.resized(opened.inode, length)
+        if layer.recorder is not None:
+            layer.recorder.resized(opened.inode, length)
 
 
 def _fallocate(layer: Layer, real: Real, fd: int, offset: int, length: int) -> None:
@@ -196,6 +208,8 @@ def _fallocate(layer: Layer, real: Real, fd: int, offset: int, length: int) -> N
     real(fd, offset, length)
     if opened is not None:
         layer.ledger.resized(opened.inode, os.fstat(fd).st_size)
+        if layer.recorder is not None:
+            layer.recorder.resized(opened.inode, os.fstat(fd).st_size)
 
 
 def _on_name(kind: str) -> Body:
@@ -206,6 +220,8 @@ def _on_name(kind: str) -> Body:
         real(path, *args, **kwargs)
         if where is not None and kind == "unlink":
             layer.ledger.removed(where)
+        if where is not None and layer.recorder is not None:
+            layer.recorder.made(where) if kind == "mkdir" else layer.recorder.removed(where)
 
     return body
 
@@ -221,6 +237,8 @@ def _rename(layer: Layer, real: Real, src: Any, dst: Any, **kwargs: Any) -> None
     real(src, dst, **kwargs)
     layer.root.forget()
     layer.ledger.renamed(source, target)
+    if layer.recorder is not None:
+        layer.recorder.renamed(source, target)
 
 
 def _link(layer: Layer, real: Real, src: Any, dst: Any, **kwargs: Any) -> None:
@@ -231,6 +249,8 @@ def _link(layer: Layer, real: Real, src: Any, dst: Any, **kwargs: Any) -> None:
     real(src, dst, **kwargs)
     if target is not None:
         layer.ledger.linked(source, target)
+        if layer.recorder is not None:
+            layer.recorder.linked(target)
 
 
 def _symlink(layer: Layer, real: Real, src: Any, dst: Any, *args: Any, **kwargs: Any) -> None:
@@ -238,13 +258,14 @@ def _symlink(layer: Layer, real: Real, src: Any, dst: Any, *args: Any, **kwargs:
     if target is not None:
         folder = os.path.dirname(layer.root.absolute(target))
         source = os.path.join(folder, os.fsdecode(src))
-        layer.strike(
-            "link", layer.root.locate(source) or layer.root.outside(source), target=target, names=(src, dst)
-        )
+        inside = layer.root.locate(source)
+        layer.strike("link", inside or layer.root.outside(source), target=target, names=(src, dst))
     real(src, dst, *args, **kwargs)
     if target is not None:
         layer.root.forget()
         layer.ledger.linked(None, target)
+        if layer.recorder is not None:
+            layer.recorder.symlinked(target, inside)
 
 
 def _start_thread(layer: Layer, real: Real, *args: Any, **kwargs: Any) -> Any:
@@ -257,7 +278,7 @@ _BODIES: dict[str, Body] = {
     "read": _read, "pread": _read, "readv": _read, "preadv": _read,
     "write": _write, "pwrite": _write, "writev": _writev, "pwritev": _writev,
     "sendfile": _sendfile, "copy_file_range": _copy_range, "splice": _copy_range,
-    "fsync": _fsync, "fdatasync": _fsync,
+    "fsync": _fsync, "fdatasync": _fsync, "sync": _sync,
     "truncate": _truncate, "ftruncate": _ftruncate, "posix_fallocate": _fallocate,
     "mkdir": _on_name("mkdir"), "unlink": _on_name("unlink"), "remove": _on_name("unlink"), "rmdir": _on_name("rmdir"),
     "rename": _rename, "replace": _rename, "link": _link, "symlink": _symlink,

@@ -9,7 +9,7 @@ import stat
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from fault_injection.fault import Fault
 from fault_injection.injector import Injector
@@ -17,6 +17,9 @@ from fault_injection.mechanisms.guard import GUARD, bypass
 from fault_injection.mechanisms.ledger import Ledger
 from fault_injection.mechanisms.paths import Root, path_of_descriptor
 from fault_injection.op import Op
+
+if TYPE_CHECKING:
+    from fault_injection.crash.record import Recorder
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,7 @@ class Layer:
         rules = injector.plan.rules
         self.active = True
         self.injector = injector
+        self.recorder: Recorder | None = None
         self.root = Root(root)
         self.ledger = Ledger(self.root.real, keep_synced=any(rule.fault.name == "lost" for rule in rules))
         self._sums_bytes = any(rule.op == "bytes" for rule in rules)
@@ -90,6 +94,8 @@ class Layer:
         status = os.fstat(fd)
         opened = self._opened[fd] = _opened(path, status, appends=appends)
         self.ledger.opened(path, status, fd, fresh=fresh, writes=writes)
+        if self.recorder is not None:
+            self.recorder.opened(path, status, fresh=fresh)
         return opened
 
     def copy(self, fd: int, copy: int) -> None:
@@ -197,17 +203,27 @@ class Layer:
         done = put(size if limit < 0 else min(limit, size))
         if done and self.active:
             self.ledger.wrote(opened.inode, fd, done, anywhere=offset >= 0)
+            if self.recorder is not None:
+                self.recorder.wrote(opened.inode, fd, done, -2 if opened.appends else offset)
         return done
 
     def sync(self, opened: Opened, fd: int, call: Callable[[], Any]) -> Any:
         """Force a file or a directory to the disk through `call`."""
         if opened.is_dir:
             self.strike("fsyncdir", opened.path)
-            return call()
-        self.strike("fsync", opened.path, lose=lambda: self.ledger.lose(opened.inode, fd))
-        result = call()
-        self.ledger.synced(opened.inode, fd)
+            result = call()
+        else:
+            self.strike("fsync", opened.path, lose=lambda: self._lose(opened, fd))
+            result = call()
+            self.ledger.synced(opened.inode, fd)
+        if self.recorder is not None:
+            self.recorder.synced(opened.inode)
         return result
+
+    def _lose(self, opened: Opened, fd: int) -> None:
+        self.ledger.lose(opened.inode, fd)
+        if self.recorder is not None:
+            self.recorder.lost(opened.inode)
 
     def _total(self, opened: Opened, fd: int, size: int, offset: int) -> int:
         if offset < 0:

@@ -15,7 +15,7 @@ PATCHED_OS = (
     "open", "close", "closerange", "dup", "dup2",
     "read", "pread", "readv", "preadv",
     "write", "pwrite", "writev", "pwritev", "sendfile", "copy_file_range", "splice",
-    "fsync", "fdatasync", "truncate", "ftruncate", "posix_fallocate",
+    "fsync", "fdatasync", "sync", "truncate", "ftruncate", "posix_fallocate",
     "mkdir", "rename", "replace", "link", "symlink", "unlink", "remove", "rmdir",
 )  # fmt: skip
 """The functions of `os` that the disk mechanism takes the place of; a platform may lack some."""

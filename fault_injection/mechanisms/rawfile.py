@@ -123,6 +123,8 @@ class RawFile(FileIO, metaclass=_SameAsFileIO):
         layer.strike("truncate", opened.path, size=self.tell() if size is None else size)
         result = super().truncate(size)
         layer.ledger.resized(opened.inode, result)
+        if layer.recorder is not None:
+            layer.recorder.resized(opened.inode, result)
         return result
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from fault_injection.course import Course
 from fault_injection.plan import Plan
 from fault_injection.scenario import Menu, Scenario
+from fault_injection.targets.errors import TargetError
 from fault_injection.targets.fit import FitTarget
 from fault_injection.trial import Trial
 from fault_injection.ways import WAYS, Way, needs_of, scenario_name, writes_of
@@ -42,18 +43,22 @@ def leave(way: Way, pending: str, *, releases: bool = False) -> Callable[[Trial,
         if way.name == "thread":
             _in_thread(trial, target, course)
             return
+
+        def fit() -> None:
+            _complete(target.fit)
+
         with course.held():
-            _fit(trial, target, course)
+            _fit(trial, fit, course)
             if way.name == "second-fit":
                 course.grow()
                 target.resume(course)
-                _fit(trial, target, course)
+                _fit(trial, fit, course)
 
     return run
 
 
-def _fit(trial: Trial, target: FitTarget, course: Course) -> None:
-    failure = trial.run("fit", lambda: _complete(target.fit))
+def _fit(trial: Trial, call: Callable[[], object], course: Course) -> None:
+    failure = trial.run("fit", call)
     trial.observe_now()
     trial.mark("left")
     course.see_left(failed=failure is not None)
@@ -71,12 +76,26 @@ def _undrained(trial: Trial, target: FitTarget, course: Course) -> None:
 
 
 def _in_thread(trial: Trial, target: FitTarget, course: Course) -> None:
+    # The main thread is to end well, whatever happens in the other.
+    trial.keeps = False
+    raised: list[BaseException] = []
+
+    def fit() -> None:
+        try:
+            _complete(target.fit)
+        except BaseException as error:
+            raised.append(error)
+            raise
+
     def train() -> None:
         trial.caller = threading.current_thread()
-        with course.held():
-            _fit(trial, target, course)
-        if trial.caught is not None:
-            raise trial.caught
+        try:
+            with course.held():
+                _fit(trial, fit, course)
+        except TargetError as refusal:
+            trial.mark("refused", str(refusal))
+        if raised:
+            raise raised[0]
 
     threading.Thread(target=train, name="training").start()
 

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from tests.zoo import broken_data, broken_errors, broken_fits, broken_queue, broken_reference, broken_sizes
-from tests.zoo.broken_data import *  # noqa: F403 - each class is to be found here by its name
+from tests.zoo import (
+    broken_crash,
+    broken_data,
+    broken_errors,
+    broken_fits,
+    broken_queue,
+    broken_reference,
+    broken_sizes,
+)
+from tests.zoo.broken_crash import *  # noqa: F403 - each class is to be found here by its name
+from tests.zoo.broken_data import *  # noqa: F403
 from tests.zoo.broken_errors import *  # noqa: F403
 from tests.zoo.broken_fits import *  # noqa: F403
 from tests.zoo.broken_queue import *  # noqa: F403
@@ -12,7 +21,15 @@ from tests.zoo.broken_sizes import *  # noqa: F403
 
 
 def _broken() -> tuple[type, ...]:
-    modules = (broken_data, broken_errors, broken_fits, broken_queue, broken_reference, broken_sizes)
+    modules = (
+        broken_crash,
+        broken_data,
+        broken_errors,
+        broken_fits,
+        broken_queue,
+        broken_reference,
+        broken_sizes,
+    )
     found = [
         item
         for module in modules

@@ -7,7 +7,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from verl_dump.verify.directory import Place, PlaceError, find_place, verify
 from verl_dump.verify.kinds import KINDS
@@ -25,7 +25,7 @@ _DESCRIPTION = (
 )
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     """Add the command to those of a parser."""
     _add_arguments(
         commands.add_parser(
