@@ -10,14 +10,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from typing import NoReturn
 
 from fault_injection import engine
 from fault_injection.crash.replay import PREFIX as POWER
 from fault_injection.crash.replay import PowerPlan
-from fault_injection.crew import Crew, UnitResult
+from fault_injection.crew import Crew, Pool, UnitResult
 from fault_injection.examples import PREFIX
 from fault_injection.laws import LAWS, UnknownLawError, choose_laws
 from fault_injection.mechanisms import disk, memory
@@ -27,7 +27,7 @@ from fault_injection.profiles import choose_profile, seed_of
 from fault_injection.report import Report, as_story, as_text, header, write_json
 from fault_injection.scenario import Scenario
 from fault_injection.scenarios import SCENARIOS
-from fault_injection.subject import DEFAULT, Spec, load_subject
+from fault_injection.subject import DEFAULT, Spec, is_verl, load_subject
 from fault_injection.targets.errors import TargetError
 from fault_injection.wire import Depth
 from verl_dump.verify import command as verify
@@ -117,7 +117,10 @@ def _check(options: argparse.Namespace) -> int:
         return max(_replay(spec, options, laws) for spec in specs)
     if options.scenario is not None:
         _see_bearing(_known_scenario(options.scenario), laws)
-    reports = [_run(spec, options, laws) for spec in specs]
+    # verl takes long to import: once a process is enough for all of its trainers.
+    with ExitStack() as kept:
+        pool = kept.enter_context(Pool()) if all(is_verl(spec.location) for spec in specs) else None
+        reports = [_run(spec, options, laws, pool) for spec in specs]
     if options.json:
         try:
             write_json(reports, options.json)
@@ -126,7 +129,7 @@ def _check(options: argparse.Namespace) -> int:
     return VIOLATED if any(report.violated for report in reports) else OK
 
 
-def _run(spec: Spec, options: argparse.Namespace, laws: frozenset[str] | None) -> Report:
+def _run(spec: Spec, options: argparse.Namespace, laws: frozenset[str] | None, pool: Pool | None) -> Report:
     out = sys.stderr if options.json == "-" else sys.stdout
     subject = load_subject(spec)
     if not options.quiet:
@@ -142,6 +145,7 @@ def _run(spec: Spec, options: argparse.Namespace, laws: frozenset[str] | None) -
             scenario=options.scenario,
             quick=options.quick,
             depth=_depth(options),
+            pool=pool,
             tell=progress.tell,
             plan=progress.plan,
         )
@@ -230,6 +234,10 @@ def _specs(options: argparse.Namespace) -> list[Spec]:
             raise TargetError("--class goes with --source; name a class to import as package.module:Class")
         if options.target == "":
             raise TargetError("TARGET is empty; name a class, or leave it out for the reference writer")
+        if options.target == "verl":
+            from fault_injection.targets.verl import adapters
+
+            return [Spec(f"verl:{name}") for name in adapters()]
         return [Spec(options.target or DEFAULT)]
     if options.target:
         raise TargetError("give a TARGET to import or --source PATH to read, not both")

@@ -25,6 +25,10 @@ _START = 7_000_000
 """The steps that were done before; those of the trial lie above any process identifier."""
 
 
+_TRIES = 50
+"""How many times the writer may seem to rest before the fault has struck."""
+
+
 class TrainingError(Exception):
     """What training fails of in these scenarios; nothing else raises it."""
 
@@ -106,8 +110,7 @@ class Course:
             return
         self.left = True
         if self._ripens():
-            # So that the fault has struck, and a stuck write is stuck, when the training ends.
-            self._trial.settle()
+            self._ripen()
         if self._releases:
             self._trial.release()
         self._trial.mark("way out", self._way.raises)
@@ -176,6 +179,15 @@ class Course:
     def due(self) -> int:
         """Dumps that must have been handed over when nothing fails."""
         return self._due * (2 if self._way.name == "second-fit" else 1)
+
+    def _ripen(self) -> None:
+        """Wait until the fault has struck, and a stuck write is stuck; a writer that writes later is not waited for."""
+        injector = self._trial.injector
+        for _ in range(_TRIES):
+            # A thread that waits for the disk seems to rest.
+            self._trial.settle()
+            if injector is None or injector.fired:
+                return
 
     def _ripens(self) -> bool:
         """Whether the fault is to strike before the way out, since afterwards it could not or would not be awaited."""

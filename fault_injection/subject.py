@@ -100,6 +100,15 @@ def load_subject(spec: Spec) -> Subject:
 
         cls = load_class(spec.location, spec.class_name)
         return _of_surface(cls, str(getattr(cls, "dump_source_label", spec.location)))
+    if is_verl(spec.location):
+        from fault_injection.targets.verl import adapters
+
+        name = spec.location.partition(":")[2]
+        if not name:
+            raise TargetError(
+                f"verl stands for several trainers: {', '.join(adapters())}; name one as verl:NAME"
+            )
+        return _of_class(adapters(name)[name], spec.location)
     from fault_injection.targets.load import load_object
 
     found = load_object(spec.location)
@@ -118,6 +127,11 @@ def load_subject(spec: Spec) -> Subject:
             "dump surface without __init__"
         ) from error
     return subject
+
+
+def is_verl(location: str) -> bool:
+    """Whether a target stands for the trainers of an installed verl (`verl`), or for one of them (`verl:NAME`)."""
+    return location.partition(":")[0] == "verl"
 
 
 def _of_class(found: type, label: str) -> Subject:
