@@ -58,6 +58,8 @@ def enter(write: int, order: Order, root: str) -> None:
         traceback.print_exc()
         sink(Mark("broken"))
         return
+    if "deadline" not in subject.capabilities:
+        trial.await_end()
     if trial.caught is not None:
         raise trial.caught
 

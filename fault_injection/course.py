@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import os
 import signal
@@ -63,6 +62,7 @@ class Course:
         self.handed_over = 0
         """Dumps that were handed over so far."""
         self.left = False
+        self.reached = threading.Event()
         """Whether the way out was taken."""
         validates = way.training in {"val-only", "zero-steps", "undrained"}
         self.start = _START
@@ -109,6 +109,7 @@ class Course:
         if phase != self._way.phase or self.left or self.handed_over < self._due:
             return
         self.left = True
+        self.reached.set()
         if self._ripens():
             self._ripen()
         if self._releases:
@@ -150,10 +151,13 @@ class Course:
         trial.dump_within(batch, call, os.path.relpath(directory, trial.root).replace(os.sep, "/"))
         if self._settles:
             trial.settle()
+        elif self.handed_over >= self._due and self._ripens():
+            # Not earlier: whether a call already meets the failure of what it hands over must not hang on the moment.
+            trial.let_go()
 
     def held(self) -> Any:
         """What holds the disk while `fit()` runs, as far as the way out wants dumps to be pending."""
-        return self._trial.held(hold=not self._settles and not self._ripens())
+        return self._trial.held(hold=not self._settles)
 
     def see_left(self, *, failed: bool) -> None:
         """See to it that the way out was taken, unless something else ended the training.
@@ -223,6 +227,8 @@ def _take(way: Way) -> None:
     if way.raises == "SystemExit":
         sys.exit(3)
     if way.name == "cancelled":
+        import asyncio
+
         task = asyncio.current_task()
         if task is not None:
             task.cancel()

@@ -67,6 +67,10 @@ COLUMNS: tuple[tuple[str, str], ...] = tuple(
 )
 """The columns of the matrix: what is pending, and what becomes of its write."""
 
+NOT_STRUCK = "--"
+"""The sign of a cell that was not judged: the trainer has no such operation, or was not to be run that far."""
+LEGEND = "+ came through, L lost, . not demanded, -- not judged"
+"""What the signs mean."""
 _HEADS = {"none": "none", "one": "one pending", "several": "several pending"}
 
 
@@ -81,7 +85,7 @@ def as_table(found: tuple[Outcome, ...]) -> list[str]:
     marks = {(o.cell.way.name, o.cell.pending, o.cell.write): o.mark for o in found}
     short = {write: write.replace("failing twice", "twice")[:7] for _, write in COLUMNS}
     width = max(len(way.name) for way in WAYS) + 1
-    head = ["exits of fit(): data, then errors (+ came through, L lost, . not demanded)"]
+    head = [f"exits of fit(): data, then errors ({LEGEND})"]
     groups = "".ljust(width)
     for pending in PENDING:
         columns = [write for p, write in COLUMNS if p == pending]
@@ -93,7 +97,11 @@ def as_table(found: tuple[Outcome, ...]) -> list[str]:
     lines = []
     for way in WAYS:
         cells = [marks.get((way.name, pending, write), "") for pending, write in COLUMNS]
-        if any(cells):
+        cells = [
+            cell or (NOT_STRUCK if write in writes_of(way, pending) and pending in way.pending else "")
+            for cell, (pending, write) in zip(cells, COLUMNS, strict=True)
+        ]
+        if any(cell not in {"", NOT_STRUCK} for cell in cells):
             lines.append(f"  {way.name.ljust(width)}" + "".join(cell.ljust(8) for cell in cells).rstrip())
     return head + lines
 

@@ -64,7 +64,9 @@ def _add_depth(check: argparse.ArgumentParser) -> None:
     )
     check.add_argument("--plan", metavar="PLAN", help="only this plan, such as 'write#1:ENOSPC'")
     check.add_argument(
-        "--quick", action="store_true", help="sweep four errnos instead of all; still every law"
+        "--quick",
+        action="store_true",
+        help="sweep four errnos instead of all, and few cells of the exit matrix; still every law",
     )
     check.add_argument(
         "--profile",

@@ -213,6 +213,10 @@ class Trial:
         finally:
             self._hold.open()
 
+    def let_go(self) -> None:
+        """Let a held disk go on, but for the plan's stuck operations."""
+        self._hold.open()
+
     @contextmanager
     def free(self) -> Iterator[None]:
         """While this lasts, a held disk is not held."""
@@ -229,6 +233,11 @@ class Trial:
         self._hold.open()
         if self.injector is not None:
             self.injector.gate.open()
+
+    def await_end(self) -> None:
+        """Let a stuck operation go on when the end of the process waits for it, for targets that promise no deadline."""
+        self._now = ("the exit of the process", None)
+        self._watchdog.begin()
 
     def settle(self, looks: int = 3) -> None:
         """Wait until the writer rests: no operation, and every thread but ours asleep.

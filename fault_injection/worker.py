@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import pickle
 import sys
@@ -56,9 +57,13 @@ def main() -> None:
 def _is_loadable(spec: Spec) -> bool:
     """Load the subject; what is wrong with it is told by the answer to the job."""
     try:
-        _subject(spec)
+        subject = _subject(spec)
+        if subject.fit is not None:
+            subject.fit.load()
     except BaseException:  # noqa: BLE001 - it is raised again there
         return False
+    # What was imported stays: no collection has to look at it again, and no child to copy it.
+    gc.freeze()
     return True
 
 

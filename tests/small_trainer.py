@@ -17,8 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from fault_injection.course import Course
-from fault_injection.targets.fit import FitTarget
+from fault_injection import Course, FitTarget
 
 
 @dataclass

@@ -265,8 +265,9 @@ def test_a_way_out_by_death_waits_for_the_fault(trial, monkeypatch, strikes_at):
     monkeypatch.setattr("fault_injection.course._take", lambda way: None)
     course = course_of(trial, "sigkill")
     with course.held():
-        assert trial._hold.is_open
+        assert not trial._hold.is_open
         hand_over(course)
+        assert trial._hold.is_open
         course.reach("step")
     assert len(rests) == (strikes_at or 50)
     assert course.left

@@ -451,7 +451,7 @@ def training(end: BaseException | None, *, lost: bool = True) -> Story:
     """Training failed while a dump was pending; `end` is what came out of fit()."""
     story = Story("write#1:ENOSPC")
     number = story.dump(STEP)
-    story.mark("training error", "TrainingError")
+    story.mark("way out", "TrainingError")
     if lost:
         story.strike("write", TEMP)
     else:

@@ -43,7 +43,7 @@ def whole_at_every_instant(facts: Facts) -> Iterator[str]:
                 if in_sight(facts, name):
                     yield f"{name} matches *.jsonl but is no dump"
             elif not whole(facts, name, content, i):
-                yield f"{_when(facts, event, i)}, {name} held {_amount(content)} of {_expected(facts, name)}"
+                yield f"{_when(facts, event, i)}, {name} held {amount(content)} of {expected(facts, name)}"
                 return
 
 
@@ -53,7 +53,7 @@ def nothing_left_behind(facts: Facts) -> Iterator[str]:
     for name, content in facts.final.items():
         if name in names:
             if not whole(facts, name, content, len(facts.history.events)):
-                yield f"after drain {name} holds {_amount(content)} of {_expected(facts, name)}"
+                yield f"after drain {name} holds {amount(content)} of {expected(facts, name)}"
         elif not (
             _could_not_clear(facts, name) or _is_published(facts, name) or facts.history.marked("killed")
         ):
@@ -223,13 +223,15 @@ def _rows(count: int) -> str:
     return f"{count} row{'s' * (count != 1)}"
 
 
-def _amount(content: bytes) -> str:
+def amount(content: bytes) -> str:
+    """What a file holds, in words."""
     lines, rest = content.count(b"\n"), len(content) - content.rfind(b"\n") - 1
     torn = f" and a torn one of {rest:,} bytes" if rest else ""
     return f"{lines} complete row{'s' * (lines != 1)}{torn}" if content else "nothing"
 
 
-def _expected(facts: Facts, name: str) -> str:
+def expected(facts: Facts, name: str) -> str:
+    """What a file should hold, in words."""
     sizes = [len(d.rows) for d in facts.dumps if d.name == name]
     if not sizes:
         return "its content"

@@ -42,7 +42,7 @@ def left_well(facts: Facts) -> Iterator[str]:
         yield f"{ERRORS}{hung.call} never ended"
         return
     if cell.data == WHOLE:
-        yield from (DATA + message for message in data.whole_at_every_instant(facts))
+        yield from (DATA + message for message in _torn(facts))
         return
     fits = _fits(facts, cell)
     for fit in fits:
@@ -68,11 +68,11 @@ def _fits(facts: Facts, cell: Cell) -> list[_Fit]:
 
 
 def _data(facts: Facts, cell: Cell, fit: _Fit) -> Iterator[str]:
-    failed = _failed(facts, fit, fit.end)
+    # What the disk refuses, sooner or later, is a matter of errors; what it would take is one of data.
+    failed = _failed(facts, fit, len(facts.history.events))
     missing = [d for d in _missing(facts, fit, fit.end) if d not in failed]
     if cell.write == "stuck" and cell.data == END and missing:
-        stderr = _stderr(facts)
-        missing = [d for d in missing if not mentions(stderr, d.step)]
+        missing = [d for d in missing if not _is_named(facts, d)]
     if not missing:
         return
     later = all(_is_there(facts, d, len(facts.history.events)) for d in missing)
@@ -141,9 +141,21 @@ def _holds_more(raised: Raised) -> bool:
 
 def _is_on_stderr(facts: Facts, dump: Dump, failures: int) -> bool:
     """Whether stderr tells of the failure: by its step, or by a line for each failure."""
-    stderr = _stderr(facts)
-    lines = sum(says(line, dump, facts) for line in stderr.splitlines())
-    return says(stderr, dump, facts) and (mentions(stderr, dump.step) or lines >= failures)
+    lines = sum(says(line, dump, facts) for line in _stderr(facts).splitlines())
+    return _is_named(facts, dump) or lines >= failures
+
+
+def _is_named(facts: Facts, dump: Dump) -> bool:
+    """Whether a line of stderr tells of a loss and names the step; a progress bar names it too."""
+    lines = _stderr(facts).splitlines()
+    return any(mentions(line, dump.step) and says(line, dump, facts) for line in lines)
+
+
+def _torn(facts: Facts) -> Iterator[str]:
+    """The files that are not whole after the end of the process, before which nobody could mend them."""
+    for name, content in sorted(facts.final.items()):
+        if name.endswith(".jsonl") and not data.whole(facts, name, content, len(facts.history.events)):
+            yield f"{name} holds {data.amount(content)} of {data.expected(facts, name)}"
 
 
 def _never_handed_over(facts: Facts) -> Iterator[str]:

@@ -94,10 +94,14 @@ def _in_thread(trial: Trial, target: FitTarget, course: Course) -> None:
                 _fit(trial, fit, course)
         except TargetError as refusal:
             trial.mark("refused", str(refusal))
+        finally:
+            course.reached.set()
         if raised:
             raise raised[0]
 
     threading.Thread(target=train, name="training").start()
+    # The main thread does not end before the training has come to where it waits for that.
+    course.reached.wait()
 
 
 def _complete(call: Callable[[], object]) -> None:

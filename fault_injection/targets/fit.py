@@ -26,6 +26,13 @@ class FitTarget(Target):
     absent: ClassVar[Mapping[str, str]] = {}
     """Ways out that the trainer does not have, each with the reason, such as `{"val-only": "it never validates"}`."""
 
+    note: ClassVar[str] = ""
+    """What a reader of the report has to know of how the trainer is driven."""
+
+    @classmethod
+    def load(cls) -> None:
+        """Import what takes long to import; called once in each process before its first trial."""
+
     def prepare(self, course: Course) -> None:
         """Make the trainer ready to be run as the course says.
 
