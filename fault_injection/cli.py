@@ -19,8 +19,9 @@ from fault_injection.crash.replay import PREFIX as POWER
 from fault_injection.crash.replay import PowerPlan
 from fault_injection.crew import Crew, Pool, UnitResult
 from fault_injection.examples import PREFIX
+from fault_injection.lacking import Lack
 from fault_injection.laws import LAWS, UnknownLawError, choose_laws
-from fault_injection.mechanisms import disk, memory
+from fault_injection.mechanisms import disk, kernel, memory
 from fault_injection.options import UNUSABLE, parser
 from fault_injection.plan import Plan, PlanError
 from fault_injection.profiles import choose_profile, seed_of
@@ -111,6 +112,7 @@ def _check(options: argparse.Namespace) -> int:
     if options.json and options.json != "-":
         _see_writable(options.json)
     specs = _specs(options)
+    options.lacks = set()
     if options.plan is not None:
         if options.json:
             raise TargetError("--json reports whole runs; leave --plan out")
@@ -126,7 +128,17 @@ def _check(options: argparse.Namespace) -> int:
             write_json(reports, options.json)
         except OSError as error:
             raise TargetError(f"--json {options.json} cannot be written: {error.strerror}") from error
+    if options.strict and options.lacks:
+        print("verl-dump: --strict: a part of the run was left out, as said above", file=sys.stderr)
+        return VIOLATED
     return VIOLATED if any(report.violated for report in reports) else OK
+
+
+def _miss(options: argparse.Namespace, lack: Lack) -> None:
+    """Name what this machine lacks, once however many subjects need it."""
+    if lack.line not in options.lacks:
+        options.lacks.add(lack.line)
+        print(f"verl-dump: {lack}", file=sys.stderr, flush=True)
 
 
 def _run(spec: Spec, options: argparse.Namespace, laws: frozenset[str] | None, pool: Pool | None) -> Report:
@@ -148,6 +160,7 @@ def _run(spec: Spec, options: argparse.Namespace, laws: frozenset[str] | None, p
             pool=pool,
             tell=progress.tell,
             plan=progress.plan,
+            miss=lambda lack: _miss(options, lack),
         )
     seconds = time.monotonic() - begin
     report = Report(
@@ -206,6 +219,8 @@ def _plan(text: str, scenario: Scenario) -> str:
         plan = Plan.parse(text)
         if scenario.mechanism == "memory":
             reason = memory.supports(plan)
+        elif scenario.mechanism == "kernel":
+            reason = kernel.supports(plan) or kernel.lacks(plan)
         else:
             reason = disk.supports(plan, deadly=scenario.place == "fork")
         if reason:

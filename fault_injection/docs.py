@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fault_injection.docs_exits import exits_page
+from fault_injection.docs_mechanisms import mechanisms_page
 from fault_injection.docs_values import values_page
 from fault_injection.laws import GROUPS, LAWS, Law
 
@@ -59,7 +60,12 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-PAGES: dict[str, Callable[[], str]] = {"exits": exits_page, "laws": laws_page, "values": values_page}
+PAGES: dict[str, Callable[[], str]] = {
+    "exits": exits_page,
+    "laws": laws_page,
+    "mechanisms": mechanisms_page,
+    "values": values_page,
+}
 """What makes each page, by its name."""
 
 

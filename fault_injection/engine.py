@@ -10,8 +10,10 @@ from fault_injection.crew import Crew, Pool, UnitResult
 from fault_injection.fault import ERRNO_FAULTS
 from fault_injection.history import Mark, Operated
 from fault_injection.judge.facts import Facts
+from fault_injection.lacking import Lack, sort_out
 from fault_injection.laws import LAWS
 from fault_injection.matrix import Outcome, outcomes
+from fault_injection.mechanisms import kernel
 from fault_injection.scenario import Scenario, Unit
 from fault_injection.scenarios import SCENARIOS
 from fault_injection.subject import Spec, Subject
@@ -78,16 +80,18 @@ _PROBED_WAYS = ("last-step", "exhausted", "val-only", "zero-steps")
 """Ways out of which every trainer has one."""
 
 
-def probe(crew: Crew, subject: Subject) -> None:
-    """See that the subject can be driven at all and that the fault layer sees what it writes.
+def probe(crew: Crew, subject: Subject) -> bool:
+    """See that the subject can be driven at all.
+
+    Returns:
+        Whether the fault layer sees what it writes; what it does not see, the kernel does.
 
     Raises:
-        TargetError: a healthy dump fails, or reaches the disk past the fault layer.
+        TargetError: a healthy dump fails, or reaches the disk past every mechanism that this machine has.
     """
     if subject.fit is not None:
         _probe_fit(crew, subject, subject.fit)
-    if subject.writes:
-        _probe_writer(crew, subject)
+    return _probe_writer(crew, subject) if subject.writes else True
 
 
 def _probe_fit(crew: Crew, subject: Subject, fit: type[FitTarget]) -> None:
@@ -113,7 +117,7 @@ def _probe_fit(crew: Crew, subject: Subject, fit: type[FitTarget]) -> None:
     )
 
 
-def _probe_writer(crew: Crew, subject: Subject) -> None:
+def _probe_writer(crew: Crew, subject: Subject) -> bool:
     _, history = crew.replay("three-dumps", "none", frozenset())
     facts = Facts(history)
     first = facts.dumps[0].start if facts.dumps else len(history.events)
@@ -132,11 +136,13 @@ def _probe_writer(crew: Crew, subject: Subject) -> None:
     if not unseen and written < sum(map(len, facts.final.values())):
         # The file was sized and then filled through memory, say.
         unseen = list(facts.final)
-    if unseen:
+    if unseen and "seccomp" in kernel.missing():
         raise TargetError(
             f"{subject.label} writes {unseen[0]} in a way that the fault layer cannot see (C code or "
-            "another process), so no fault would strike; write through Python's open or os.write"
+            "another process), so no fault would strike; write through Python's open or os.write "
+            f"({kernel.missing()['seccomp']})"
         )
+    return not unseen
 
 
 class Checked(NamedTuple):
@@ -153,6 +159,26 @@ class Checked(NamedTuple):
     exits: tuple[Outcome, ...]
 
 
+def _driven_by(subject: Subject, scenario: str | None, *, seen: bool) -> frozenset[str]:
+    """The names of the scenarios of a run: all or the one that was asked for, of those that see what is written.
+
+    Raises:
+        TargetError: the one that was asked for does not.
+    """
+    names = frozenset(
+        name
+        for name, each in SCENARIOS.items()
+        if (seen or each.mechanism == "kernel") and scenario in {None, name}
+    )
+    if not names:
+        through = ", ".join(name for name, each in SCENARIOS.items() if each.mechanism == "kernel")
+        raise TargetError(
+            f"{subject.label} writes in a way that the fault layer cannot see, and scenario {scenario} has no other "
+            f"eyes; leave it out, or take one through the kernel: {through}"
+        )
+    return names
+
+
 def check(
     spec: Spec,
     subject: Subject,
@@ -165,6 +191,7 @@ def check(
     pool: Pool | None = None,
     tell: Callable[[UnitResult], object] | None = None,
     plan: Callable[[int], None] | None = None,
+    miss: Callable[[Lack], object] | None = None,
 ) -> Checked:
     """Run the contract on a subject.
 
@@ -179,6 +206,7 @@ def check(
         pool: where worker processes come from and go back to.
         tell: called with each unit's result as it comes; what it returns as true ends the run early.
         plan: called once with the number of units.
+        miss: called with each thing that this machine lacks for a part of the run, before it begins.
 
     Returns:
         The verdicts, and what they rest on.
@@ -192,12 +220,9 @@ def check(
         wanted &= SCENARIOS[scenario].laws
     claimed = claimed_laws(subject) & wanted
     crew = Crew(spec, seed, depth, pool=pool)
-    probe(crew, subject)
-    units = tuple(
-        unit
-        for unit in units_for(subject, claimed, quick=quick, depth=depth)
-        if scenario in {None, unit.scenario}
-    )
+    fit_for = _driven_by(subject, scenario, seen=probe(crew, subject))
+    units = units_for(subject, claimed, quick=quick, depth=depth)
+    units = sort_out(tuple(unit for unit in units if unit.scenario in fit_for), miss)
     if plan is not None:
         plan(len(units))
     at_home = tuple(unit for unit in units if SCENARIOS[unit.scenario].place != "ray")

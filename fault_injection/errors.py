@@ -53,8 +53,9 @@ class Registry:
     def _link(self, error: BaseException) -> Link:
         number, strike = _get(error, "errno"), _get(error, "injected")
         notes = _get(error, "__notes__")
-        # Of a deep stack the end is kept: the place where the operation failed.
-        stack = traceback.extract_tb(error.__traceback__, limit=-40)
+        # Of a deep stack the end is kept: the place where the operation failed. No source file is looked at, as `extract_tb`
+        # does: pyfakefs turns to the real files for that, in every thread at once, and the writer would meet them too.
+        stack = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)][-40:]
         return Link(
             serial=self.serial(error),
             types=tuple(cls.__name__ for cls in type(error).__mro__),
@@ -65,7 +66,7 @@ class Registry:
             else (),
             attributes=tuple((name, self.plain(value)) for name, value in _attributes(error)),
             strike=strike if isinstance(strike, int) else None,
-            frames=tuple(frame.name for frame in stack),
+            frames=tuple(stack),
         )
 
 

@@ -19,7 +19,7 @@ class FaultKind:
     Args:
         name: its name in plans.
         ops: the operations it applies to.
-        mechanisms: the mechanisms that make it real (`memory`, `disk`).
+        mechanisms: the mechanisms that make it real (`memory`, `disk`, `kernel`).
         meaning: one sentence on what happens.
         parameter: what the text in parentheses means (`bytes`, `time`), or empty for none.
         errno: the error number that is raised, 0 for none.
@@ -36,7 +36,8 @@ class FaultKind:
 
 
 _DISK = frozenset({"disk"})
-_BOTH = frozenset({"disk", "memory"})
+_REAL = frozenset({"disk", "kernel"})
+_ALL = frozenset({"disk", "kernel", "memory"})
 
 _ERRNO_MEANINGS = {
     "ENOSPC": "no space left on the device",
@@ -66,7 +67,7 @@ def _errno_kinds() -> list[FaultKind]:
         number = getattr(errno, name, 0)
         # A platform without the number (EDQUOT and ESTALE on Windows) does not have the fault.
         if number:
-            mechanisms = _BOTH if name in {"ENOSPC", "EACCES"} else _DISK
+            mechanisms = _ALL if name in {"ENOSPC", "EACCES"} else _REAL
             kinds.append(FaultKind(name, FILE_OPS, mechanisms, meaning, errno=number))
     return kinds
 
@@ -75,11 +76,11 @@ _SHAPES = [
     FaultKind(
         "short",
         frozenset({"write"}),
-        _DISK,
+        _REAL,
         "only the first bytes are taken and their number returned",
         "bytes",
     ),
-    FaultKind("slow", FILE_OPS, _DISK, "the operation waits before it goes on", "time"),
+    FaultKind("slow", FILE_OPS, _REAL, "the operation waits before it goes on", "time"),
     FaultKind("stuck", FILE_OPS, _DISK, "the operation waits until the test opens the gate"),
     FaultKind(
         "lost",
@@ -90,21 +91,21 @@ _SHAPES = [
         stays=False,
     ),
     FaultKind(
-        "vanish", FILE_OPS - {"mkdir"}, _DISK, "the dump directory is removed just before", stays=False
+        "vanish", FILE_OPS - {"mkdir"}, _REAL, "the dump directory is removed just before", stays=False
     ),
     FaultKind(
-        "replace", FILE_OPS - {"mkdir"}, _DISK, "the dump directory is replaced by an empty one", stays=False
+        "replace", FILE_OPS - {"mkdir"}, _REAL, "the dump directory is replaced by an empty one", stays=False
     ),
 ]
 
 _CRASHES = [
     FaultKind(
-        "kill", FILE_OPS, _DISK, "the process is killed (SIGKILL) just before the operation", stays=False
+        "kill", FILE_OPS, _REAL, "the process is killed (SIGKILL) just before the operation", stays=False
     ),
     FaultKind(
         "torn",
         frozenset({"write"}),
-        _DISK,
+        _REAL,
         "half of the bytes are written, then the process is killed",
         stays=False,
     ),

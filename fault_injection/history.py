@@ -168,7 +168,7 @@ class History:
     Args:
         scenario: the name of the scenario.
         plan: the text of the plan.
-        mechanism: `disk` or `memory`.
+        mechanism: `disk`, `memory` or `kernel`.
         seed: the seed of the batches.
         events: in order.
         fired: how many times the plan struck.

@@ -85,6 +85,9 @@ def _add_depth(check: argparse.ArgumentParser) -> None:
         "--ray", action="store_true", help="run fit() in actors of a local Ray too (laws X20 to X24)"
     )
     check.add_argument(
+        "--strict", action="store_true", help="fail where this machine lacks what a part of the run needs"
+    )
+    check.add_argument(
         "--json", metavar="FILE", help="write the report as JSON as well; - for standard output"
     )
     check.add_argument("-q", "--quiet", action="store_true", help="show violated laws and the summary only")

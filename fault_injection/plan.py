@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from fault_injection.fault import Fault, parse_fault
+from fault_injection.fault import FILE_OPS, Fault, parse_fault
 from fault_injection.op import OPS, Op
 
 
@@ -53,7 +53,7 @@ class Rule:
     """One rule of a plan: at these operations, this fault.
 
     Args:
-        op: the kind of operation, or `bytes` for writes past a total.
+        op: the kind of operation, `any` for every one on a file, or `bytes` for writes past a total.
         span: which of them.
         fault: what happens.
         glob: limits the rule to paths that match it (the whole relative path, or its last component).
@@ -73,8 +73,15 @@ class Rule:
                 raise PlanError(
                     f"bytes>{self.limit} takes an error such as ENOSPC, EDQUOT or EFBIG, not {self.fault}"
                 )
+        elif self.op == "any":
+            if not applies >= FILE_OPS:
+                raise PlanError(
+                    f"fault {self.fault.name} does not apply to any operation; name one of {_listed(applies)}"
+                )
         elif self.op not in OPS:
-            raise PlanError(f"unknown operation {self.op!r}; the operations are {', '.join(OPS)} and bytes>N")
+            raise PlanError(
+                f"unknown operation {self.op!r}; the operations are {', '.join(OPS)}, any and bytes>N"
+            )
         elif self.op not in applies:
             raise PlanError(
                 f"fault {self.fault.name} does not apply to {self.op}; it applies to {_listed(applies)}"
@@ -86,7 +93,8 @@ class Rule:
 
     def matches(self, op: Op) -> bool:
         """Whether the rule is about this operation (its count aside)."""
-        if op.kind != ("write" if self.op == "bytes" else self.op):
+        kind = "write" if self.op == "bytes" else self.op
+        if op.kind != kind and (kind != "any" or op.kind not in FILE_OPS):
             return False
         if not self.glob:
             return True

@@ -14,8 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from io import BytesIO
 
-from fault_injection.forks import reaper, watch_process
-from fault_injection.history import Event, Exited, Final, HandedOver, History, Hung, Mark, Seen
+from fault_injection.forks import watch_process
+from fault_injection.history import Event, Exited, Final, History, Hung, Mark, Seen
+from fault_injection.killing import run_killed
 from fault_injection.look import DiskLook
 from fault_injection.mechanisms import disk
 from fault_injection.nursery import NURSERY, PATIENCE
@@ -24,9 +25,8 @@ from fault_injection.scenario import Scenario, prepared
 from fault_injection.scenarios import SCENARIOS
 from fault_injection.subject import Spec, Subject
 from fault_injection.targets.errors import TargetError
-from fault_injection.tell import Ending, telling, unpickled
+from fault_injection.tell import Ending, unpickled
 from fault_injection.trial import Trial, listening
-from fault_injection.watch import HANGS
 
 FEW_THREADS = 6
 """Threads beyond which the leavings of a trial are collected at once."""
@@ -78,7 +78,11 @@ def run_trial(
     root = tempfile.mkdtemp(prefix="trial-", dir=scratch)
     try:
         if scenario.place == "fork":
-            return _run_forked(order, subject, scenario, root)
+            return run_killed(subject, scenario, Plan.parse(order.plan), order.seed, root)
+        if scenario.mechanism == "kernel":
+            from fault_injection.kernel_trial import run_in_kernel
+
+            return run_in_kernel(subject, scenario, Plan.parse(order.plan), order.seed, root, on_hang)
         if scenario.place == "spawn":
             environment = dict(scenario.environment)
             if environment:
@@ -128,50 +132,6 @@ def _run_here(
     return history_of(order, scenario, trial.events, injector.fired)
 
 
-def _run_forked(order: Order, subject: Subject, scenario: Scenario, root: str) -> History:
-    """The plan's kill ends a forked child; then the next run goes on over what it left."""
-    first = Trial(subject.make, root, DiskLook(root))
-    prepared(first, scenario, order.seed)
-    first.close()
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(read)
-        _be_killed(order, subject, scenario, root, write)
-    os.close(write)
-    code, told = watch_process(child, HANGS, reaper(child), read)
-    os.close(read)
-    events = first.events + unpickled(told)
-    fired = 1 if code is not None and code < 0 else 0
-    if code is None:
-        events.append(Hung("drain"))
-        return history_of(order, scenario, events, 1, complete=False)
-    events.append(Exited(code))
-    second = Trial(subject.make, root, DiskLook(root), first=_count_dumps(events))
-    try:
-        second.observe_now()
-        second.mark("killed")
-        second.new_run()
-        if scenario.after is not None:
-            scenario.after(second, order.seed)
-        second.finish()
-    finally:
-        second.close()
-    return history_of(order, scenario, events + second.events, fired)
-
-
-def _be_killed(order: Order, subject: Subject, scenario: Scenario, root: str, write: int) -> None:
-    """The life of the forked child; it never returns."""
-    try:
-        trial = Trial(subject.make, root, DiskLook(root), sink=telling(write))
-        trial.target.warn, trial.target.exit_deadline = scenario.warn, scenario.exit_deadline
-        with disk.armed(root, Plan.parse(order.plan), observe=trial.observe, deadly=True) as injector:
-            trial.injector = injector
-            scenario.run(trial, order.seed)
-    finally:
-        os._exit(0)
-
-
 def _told(order: Order, root: str, ending: Ending) -> History:
     """The history of a process that has ended: what it told, how it ended, and what it left."""
     stderr = ending.stderr.replace(root, "ROOT")
@@ -216,7 +176,3 @@ def _in_fresh_interpreter(order: Order, root: str, environment: dict[str, str]) 
         os.close(read)
         errors.seek(0)
         return Ending(code, told, errors.read().decode(errors="replace"))
-
-
-def _count_dumps(events: list[Event]) -> int:
-    return sum(isinstance(event, HandedOver) for event in events)

@@ -16,7 +16,7 @@ class Family:
     """Plans that differ only in k, counted from 1: the fault at the k-th operation of a kind.
 
     Args:
-        op: the kind of operation, or `bytes` for a disk that is full after k - 1 times `stride` bytes.
+        op: the kind of operation, `any` for all of them, or `bytes` for a disk that is full after k - 1 times `stride` bytes.
         fault: what strikes.
         stays: from the k-th operation on, not only once.
         stride: bytes from one k to the next, for `bytes`.
@@ -63,11 +63,12 @@ class Scenario:
         prepare: lays down what is there before the faults are armed.
         after: for `fork`, what the next run does over the directory that the killed process left.
         needs: what the target must have: `asynchronous`, `fit`, or a capability.
+        prior: for `fork`, the plan that kills a process before the one of the trial, in the same directory.
         place: `here` (in the worker process), `fork` (in a forked child, for plans that kill), or `spawn` (in a fresh
             interpreter, whose exit is part of the history),
             `examples` (no course of events but batches that Hypothesis makes), or `power` (here, and then every state
             that a power loss may leave is built and judged).
-        mechanism: `disk` or `memory`.
+        mechanism: `disk`, `memory` or `kernel`.
         warn: whether the target is opened in its `warn` mode.
         exit_deadline: seconds given to targets that claim `deadline`.
         environment: variables of the fresh interpreter, for `spawn`.
@@ -79,6 +80,7 @@ class Scenario:
     menu: Menu = Menu()
     prepare: Callable[[Trial, int], None] | None = None
     after: Callable[[Trial, int], None] | None = None
+    prior: str = ""
     needs: frozenset[str] = frozenset()
     place: str = "here"
     mechanism: str = "disk"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sys
 import textwrap
 import threading
 from pathlib import Path
@@ -16,6 +17,7 @@ from fault_injection.crew import Crew, HarnessError, UnitResult
 from fault_injection.engine import check, claimed_laws, units_for
 from fault_injection.fault import Fault
 from fault_injection.laws import LAWS
+from fault_injection.mechanisms import kernel
 from fault_injection.report import Report, as_json
 from fault_injection.scenario import Family, Unit
 from fault_injection.scenarios import SCENARIOS
@@ -270,8 +272,6 @@ def test_a_target_that_ends_its_process_is_one_clear_error(writers: Path) -> Non
             "NeedsConfigToStart",
             "cannot be driven: starting it raised AttributeError: .* has no attribute 'config'",
         ),
-        ("ByCommand", "in a way that the fault layer cannot see"),
-        ("ByLibrary", "in a way that the fault layer cannot see"),
         ("WrongClaim", "claims the unknown capability 'fast'; the capabilities are durable, deadline, warn"),
         ("WrongDisclaim", "disclaims .Q7.; give a set of names"),
         ("NoWriter", "is no writer: it has no _dump_generations"),
@@ -282,6 +282,23 @@ def test_a_target_that_ends_its_process_is_one_clear_error(writers: Path) -> Non
 def test_a_target_that_cannot_be_judged_is_refused(writers: Path, name: str, words: str) -> None:
     """What cannot be loaded, driven or seen is refused in one line that says why."""
     assert re.search(words, refusal(writers, name))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel mechanism is one of Linux")
+@pytest.mark.parametrize("name", ["ByCommand", "ByLibrary"])
+def test_a_target_that_only_the_kernel_sees_is_judged_by_it(
+    writers: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A writer whose files C code or another process writes is judged through the kernel, or refused without that."""
+    if "seccomp" not in kernel.missing():
+        (verdict,) = run(writers, name, "restarted-through-the-kernel", laws=frozenset({"D2"})).values()
+        assert (verdict.status, verdict.trials) == ("holds", 1)
+    monkeypatch.setattr(
+        kernel, "missing", lambda: {"seccomp": "kernel: no seccomp: not permitted (allow it)"}
+    )
+    text = refusal(writers, name)
+    assert "in a way that the fault layer cannot see" in text
+    assert "kernel: no seccomp" in text
 
 
 def test_a_disclaimed_law_is_not_judged(writers: Path) -> None:

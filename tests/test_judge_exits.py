@@ -359,8 +359,13 @@ def test_what_is_not_there_when_the_process_has_ended_is_lost() -> None:
 
 @pytest.mark.parametrize(
     ("stderr", "accused"),
-    [("", True), ("gave up after 30 s", True), (f"not on disk after 30 s: step {STEP}", False)],
-    ids=["silent", "without-step", "with-step"],
+    [
+        ("", True),
+        ("gave up after 30 s", True),
+        (f"Training: 33% {STEP}/{STEP + 2} Exception in thread", True),
+        (f"not on disk after 30 s: step {STEP}", False),
+    ],
+    ids=["silent", "without-step", "progress-bar", "with-step"],
 )
 def test_a_stuck_write_may_be_given_up_where_its_step_is_named(stderr: str, accused: bool) -> None:
     """Past a deadline a stuck dump may stay behind, when the process says which."""

@@ -104,6 +104,14 @@ def test_the_page_of_the_laws_is_what_the_code_says() -> None:
     assert page.read_text(encoding="utf-8") == docs.laws_page(), "run: python -m fault_injection.docs laws"
 
 
+def test_the_page_of_the_mechanisms_is_what_the_code_says() -> None:
+    """The page docs/mechanisms.md is generated from what the mechanisms say and never edited by hand."""
+    page = CHECKOUT / "docs" / "mechanisms.md"
+    assert page.read_text(encoding="utf-8") == docs.PAGES["mechanisms"](), (
+        "run: python -m fault_injection.docs mechanisms"
+    )
+
+
 def test_the_page_holds_every_law() -> None:
     """Each law is on the page with its sentence, its reason, where it was seen and what it needs."""
     page = docs.laws_page()
@@ -124,4 +132,7 @@ def test_the_page_is_written_where_asked(tmp_path: Path, capsys: pytest.CaptureF
     assert [path.name for path in target.parent.iterdir()] == ["laws.md"]
     capsys.readouterr()
     assert docs.main(["flaws"]) == 2
-    assert capsys.readouterr().err == "usage: python -m fault_injection.docs {exits,laws,values} [FILE]\n"
+    assert (
+        capsys.readouterr().err
+        == "usage: python -m fault_injection.docs {exits,laws,mechanisms,values} [FILE]\n"
+    )

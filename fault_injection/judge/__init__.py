@@ -97,7 +97,7 @@ def relevant(history: History, laws: frozenset[str]) -> frozenset[str]:
     out: set[str] = set()
     if facts.shaped:
         out |= _FAILING
-    else:
+    elif not facts.killed:
         out.add("D1")
     if facts.deadly:
         out |= {"E1", "E3", "E4"}

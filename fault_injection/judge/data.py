@@ -13,6 +13,8 @@ from fault_injection.judge.facts import Dump, Facts, mentions
 
 def complete(facts: Facts) -> Iterator[str]:
     """D1: where nothing failed, every dump is in its file, the file holds nothing else, and nothing is raised."""
+    if facts.killed:
+        yield from _after_kill(facts)
     if not facts.shaped or facts.strikes:
         return
     if not facts.faults:
@@ -28,6 +30,22 @@ def complete(facts: Facts) -> Iterator[str]:
                 yield f"{dump.name} holds {_rows(foreign)} that nobody handed over for that step"
             continue
         yield f"{dump} was accepted and drained without error, but {_difference(facts, dump)}"
+
+
+def _after_kill(facts: Facts) -> Iterator[str]:
+    """What a drain had acknowledged outlives the kill, and the next run over the same directory works."""
+    for dump in facts.dumps:
+        if facts.is_acknowledged(dump) and not facts.outlived(dump):
+            yield f"{dump} was drained without error before the kill, and is not on disk after it"
+            return
+    for each in facts.raised:
+        if each.position > facts.killed[-1]:
+            yield f"the next run over what the kill had left does not work: {each} raised {each.failure}"
+            return
+    for dump in facts.lost:
+        if dump.start > facts.killed[-1]:
+            yield f"the next run over what the kill had left does not work: {_difference(facts, dump)}"
+            return
 
 
 def whole_at_every_instant(facts: Facts) -> Iterator[str]:
@@ -123,6 +141,9 @@ def both_of_one_step(facts: Facts) -> Iterator[str]:
         twins = [
             d for d in facts.dumps if d.name == dump.name and d.run == dump.run and d.number != dump.number
         ]
+        if facts.died_with(dump):
+            # Nobody had acknowledged it, and the process that could have told of it is gone.
+            continue
         if not twins or _rows_anywhere(facts, dump) or not _silently(facts, dump, twins):
             continue
         if facts.ever_written(dump):
@@ -136,6 +157,7 @@ def both_of_one_step(facts: Facts) -> Iterator[str]:
             and not facts.strikes
             and last in facts.lost
             and not facts.told_of(last)
+            and not facts.died_with(last)
             and not last.failure
         ):
             yield f"{last} of the restarted run is not on disk: {_difference(facts, last)}"

@@ -249,7 +249,9 @@ def _original(facts: Facts, number: int, operated: Operated) -> str | None:
     ]
     if not kept:
         return f"{reports[0]} raised {reports[0].failure}; the original {operated.fault} cannot be reached from it"
-    if not any(link.frames and link.frames[-1] in RAISERS for link in kept):
+    # Where the kernel itself refuses a call of C code, no function of a mechanism is there to be seen.
+    by_kernel = facts.history.mechanism == "kernel"
+    if not any(link.frames and (by_kernel or link.frames[-1] in RAISERS) for link in kept):
         return f"the traceback of the write is gone from what {reports[0]} raised"
     return None
 

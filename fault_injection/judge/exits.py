@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -145,9 +146,12 @@ def _is_on_stderr(facts: Facts, dump: Dump, failures: int) -> bool:
     return _is_named(facts, dump) or lines >= failures
 
 
+_PROGRESS = re.compile(r"\d+/\d+")
+
+
 def _is_named(facts: Facts, dump: Dump) -> bool:
-    """Whether a line of stderr tells of a loss and names the step; a progress bar names it too."""
-    lines = _stderr(facts).splitlines()
+    """Whether a line of stderr tells of a loss and names the step, which a progress bar (`7/9`) does not."""
+    lines = _PROGRESS.sub("", _stderr(facts)).splitlines()
     return any(mentions(line, dump.step) and says(line, dump, facts) for line in lines)
 
 

@@ -144,6 +144,13 @@ class Facts:
         return any(fault.name in DEATHS for fault in self.faults)
 
     @cached_property
+    def killed(self) -> tuple[int, ...]:
+        """The positions at which a killed process was found ended, each before the next run went on."""
+        return tuple(
+            i for i, e in enumerate(self.history.events) if isinstance(e, Mark) and e.name == "killed"
+        )
+
+    @cached_property
     def cleared(self) -> bool:
         """Whether the plan takes the dump directory away."""
         return any(fault.name in {"vanish", "replace"} for fault in self.faults)
@@ -200,6 +207,34 @@ class Facts:
         """Whether the file was seen to hold the dump at any time."""
         contents = (dict(event.files).get(dump.name) for event in self.history.of(Seen))
         return any(holds(read_rows(content) or (), dump.rows) for content in contents if content is not None)
+
+    def is_acknowledged(self, dump: Dump) -> bool:
+        """Whether a drain of its own run ended without error before the kill, and its call raised nothing."""
+        if dump.failure is not None or not self._kill_of(dump):
+            return False
+        drains = (
+            e.failure is None
+            for e in self.history.events[dump.end : self._kill_of(dump)]
+            if isinstance(e, Ended) and e.call == "drain"
+        )
+        return next(drains, False) and not self.told_of(dump)
+
+    def died_with(self, dump: Dump) -> bool:
+        """Whether the process was killed before it had said that the dump is on disk."""
+        return bool(self._kill_of(dump)) and not self.is_acknowledged(dump)
+
+    def outlived(self, dump: Dump) -> bool:
+        """Whether the file was whole when the killed process was found, with this dump or what replaced it."""
+        files: dict[str, bytes | None] = {}
+        for event in self.history.events[: self._kill_of(dump)]:
+            # The last look is the one after the process had ended.
+            files = dict(event.files) if isinstance(event, Seen) else files
+        rows = read_rows(files.get(dump.name) or b"") or ()
+        return any(holds(rows, d.rows) for d in self.dumps if d.name == dump.name and d.run >= dump.run)
+
+    def _kill_of(self, dump: Dump) -> int:
+        """The position at which the process that made a dump was found killed, 0 for the last run."""
+        return next((position for position in self.killed if position > dump.start), 0)
 
     @cached_property
     def lost(self) -> tuple[Dump, ...]:
