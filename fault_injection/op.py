@@ -22,6 +22,9 @@ OPS: dict[str, str] = {
 }
 """Every kind of operation and what it means; plans name them by these words."""
 
+RETRIED = frozenset({"open", "read", "write", "flush", "fsync", "fsyncdir", "truncate"})
+"""Operations that Python tries again by itself when a signal has interrupted them (PEP 475): EINTR is never raised."""
+
 
 @dataclass(frozen=True)
 class Op:

@@ -37,16 +37,19 @@ def test_a_short_write_of_nothing_takes_one_byte(tmp_path: Path) -> None:
     assert (tmp_path / "f").read_text() == "abc"
 
 
-def test_an_interrupted_write_is_tried_again_by_the_file_and_seen_by_the_bare_writer(tmp_path: Path) -> None:
-    """EINTR at every write never stops a Python file (PEP 475); through `os.write` it is an InterruptedError."""
-    with disk.armed(str(tmp_path), Plan.parse("write#1+:EINTR;read#1+:EINTR")) as injector:
+def test_an_interrupted_call_is_tried_again_where_python_does_so(tmp_path: Path) -> None:
+    """EINTR at every open, read, write and sync stops nobody (PEP 475); at a rename it is an InterruptedError."""
+    plan = "open#1+:EINTR;write#1+:EINTR;read#1+:EINTR;fsync#1+:EINTR;rename#1:EINTR"
+    with disk.armed(str(tmp_path), Plan.parse(plan)) as injector:
         (tmp_path / "f").write_text("abc")
         assert (tmp_path / "f").read_text() == "abc"
         assert injector.fired >= 2
         fd = os.open(tmp_path / "f", os.O_RDWR)
-        with pytest.raises(InterruptedError):
-            os.write(fd, b"x")
+        assert os.write(fd, b"x") == 1
+        os.fsync(fd)
         os.close(fd)
+        with pytest.raises(InterruptedError):
+            os.rename(tmp_path / "f", tmp_path / "g")
 
 
 @pytest.mark.parametrize("way", ["buffered", "unbuffered", "append", "pwrite"])

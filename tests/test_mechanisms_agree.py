@@ -57,8 +57,11 @@ SCHEDULES = (
 )
 """Plans that strike at a count of operations."""
 ERRORS = tuple(f"write#2:{name}" for name in ERRNO_FAULTS if name != "EINTR")
-INTERRUPTED = ("mkdir#1:EINTR", "close#2:EINTR", "rename#2:EINTR")
-"""The calls that Python does not try again by itself (PEP 475)."""
+INTERRUPTED = (
+    *("open#2:EINTR", "write#2:EINTR", "fsync#1:EINTR"),
+    *("mkdir#1:EINTR", "close#2:EINTR", "rename#2:EINTR"),
+)
+"""The first three Python tries again by itself (PEP 475)."""
 PLANS = (*STATES, *SCHEDULES, *ERRORS, *INTERRUPTED)
 KILLS = ("open#2:kill", "write#2:kill", "write#2:torn", "close#2:kill", "rename#2:kill")
 ZOO = ("executor:ExecutorWriter", "os_write:OsWriteWriter", "staging:StagingWriter")

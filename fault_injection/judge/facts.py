@@ -20,6 +20,7 @@ from fault_injection.history import (
     Operated,
     Seen,
 )
+from fault_injection.op import RETRIED
 from fault_injection.plan import Plan
 
 DEATHS = frozenset({"MemoryError", "SystemExit", "RuntimeError"})
@@ -122,7 +123,16 @@ class Facts:
         return tuple(
             (i, e)
             for i, e in enumerate(self.history.events)
-            if isinstance(e, Operated) and e.room <= 0 and (e.errno or e.fault in DEATHS)
+            if isinstance(e, Operated)
+            and e.room <= 0
+            and (e.errno or e.fault in DEATHS)
+            and not self._retried(e)
+        )
+
+    def _retried(self, operated: Operated) -> bool:
+        """Whether Python has tried the operation again without a word; through the kernel the second try is seen."""
+        return (
+            operated.fault == "EINTR" and operated.op.kind in RETRIED and self.history.mechanism != "kernel"
         )
 
     @cached_property

@@ -16,7 +16,7 @@ from fault_injection.injector import Injector
 from fault_injection.mechanisms.guard import GUARD, bypass
 from fault_injection.mechanisms.ledger import Ledger
 from fault_injection.mechanisms.paths import Root, path_of_descriptor
-from fault_injection.op import Op
+from fault_injection.op import RETRIED, Op
 
 if TYPE_CHECKING:
     from fault_injection.crash.record import Recorder
@@ -122,7 +122,6 @@ class Layer:
         lose: Callable[[], None] | None = None,
         put: Callable[[int], int | None] | None = None,
         collected: bool = False,
-        retries: bool = False,
     ) -> int:
         """Count one operation that is about to happen and make its fault real.
 
@@ -136,7 +135,6 @@ class Layer:
             lose: brings the file back to its last sync.
             put: writes that many of the bytes.
             collected: whether the garbage collector closes the file: nobody calls, and nothing may wait.
-            retries: whether an interrupted operation is tried again (and then succeeds) instead of raising.
 
         Returns:
             How many bytes the operation may take, -1 for all of them.
@@ -165,7 +163,7 @@ class Layer:
             if fault.name == "torn" and put is not None:
                 put(size // 2)
             kill()
-        elif not (retries and fault.name == "EINTR"):
+        elif not (fault.name == "EINTR" and kind in RETRIED):
             if fault.name == "lost" and lose is not None:
                 lose()
             raise _error(strike.number, fault, names)
@@ -180,7 +178,6 @@ class Layer:
         *,
         offset: int = -1,
         collected: bool = False,
-        retries: bool = False,
     ) -> int | None:
         """Write bytes to an open file: strike, then let `put` write as many as may be written.
 
@@ -191,15 +188,12 @@ class Layer:
             put: writes that many of them and returns how many were taken.
             offset: where they go, -1 for the descriptor's position.
             collected: as in `strike`.
-            retries: as in `strike`.
 
         Returns:
             How many bytes were taken (None when the descriptor would block).
         """
         total = self._total(opened, fd, size, offset) if self._sums_bytes else 0
-        limit = self.strike(
-            "write", opened.path, size=size, total=total, put=put, collected=collected, retries=retries
-        )
+        limit = self.strike("write", opened.path, size=size, total=total, put=put, collected=collected)
         done = put(size if limit < 0 else min(limit, size))
         if done and self.active:
             self.ledger.wrote(opened.inode, fd, done, anywhere=offset >= 0)

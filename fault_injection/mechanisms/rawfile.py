@@ -90,7 +90,7 @@ class RawFile(FileIO, metaclass=_SameAsFileIO):
 
         try:
             return layer.write(  # type: ignore[return-value]
-                opened, self.fileno(), view.nbytes, put, collected=self.collected, retries=True
+                opened, self.fileno(), view.nbytes, put, collected=self.collected
             )
         except BaseException as error:
             if self.collected and hasattr(error, "injected"):
@@ -144,7 +144,7 @@ class RawFile(FileIO, metaclass=_SameAsFileIO):
     def _strike(self, kind: str, size: int = 0) -> None:
         layer, opened = self.watched, self._opened
         if layer is not None and opened is not None and not self.collected:
-            layer.strike(kind, opened.path, size=size, retries=kind in {"read", "flush"})
+            layer.strike(kind, opened.path, size=size)
 
     def _dealloc_warn(self, source: object) -> None:
         # Python calls this first when it collects a file that was not closed, whichever of the stacked objects goes first.
