@@ -1,4 +1,4 @@
-"""The page of the exits of `fit()`, made from the JSON reports of a run (`verl-dump check TARGET --law X --json FILE`)."""
+"""The page of the exits of `fit()`, made from the JSON reports of a run (`benchmarks/exits.py`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SOURCE = Path("docs/exits.json")
 _INTRODUCTION = """\
 # The exits of `fit()`
 
-<!-- Made from docs/exits.json by `python -m fault_injection.docs exits`; run `tox -e verl -- --write` for new reports. -->
+<!-- Made from docs/exits.json by `python -m fault_injection.docs exits`; `python benchmarks/exits.py` runs everything anew. -->
 
 For each way out of `fit()`, with dumps pending there and with whatever becomes of their write: are all data on disk, and
 has every failure of a dump come out? The two are judged apart. `verl-dump check TARGET --law X` drives a trainer through
