@@ -55,7 +55,7 @@ _ERRNO_MEANINGS = {
     "ENAMETOOLONG": "the name is too long",
     "ELOOP": "too many symbolic links",
     "ESTALE": "the network file system lost the file's handle",
-    "EINTR": "a signal interrupted the call",
+    "EINTR": "a signal interrupted the call; Python tries opens, reads, writes and syncs again by itself (PEP 475)",
     "ENOMEM": "the kernel is out of memory",
     "ETIMEDOUT": "the network file system timed out",
 }
