@@ -19,6 +19,8 @@ from fault_injection.crash.replay import PREFIX as POWER
 from fault_injection.crash.replay import PowerPlan
 from fault_injection.crew import Crew, Pool, UnitResult
 from fault_injection.examples import PREFIX
+from fault_injection.interleave.plan import PREFIX as SWITCH
+from fault_injection.interleave.plan import SwitchPlan
 from fault_injection.lacking import Lack
 from fault_injection.laws import LAWS, UnknownLawError, choose_laws
 from fault_injection.mechanisms import disk, kernel, memory
@@ -106,6 +108,7 @@ def _check(options: argparse.Namespace) -> int:
     profile = choose_profile(options.profile)
     # A replay is of the run with the seed that it names, and of seed 0 where it names none.
     options.seed = (options.seed or 0) if options.plan is not None else seed_of(profile, options.seed)
+    options.schedules = profile.schedules
     options.examples = profile.examples if options.examples is None else options.examples
     if options.json == "":
         raise TargetError("--json is empty; name a file, or - for standard output")
@@ -164,7 +167,14 @@ def _run(spec: Spec, options: argparse.Namespace, laws: frozenset[str] | None, p
         )
     seconds = time.monotonic() - begin
     report = Report(
-        spec, subject.label, options.seed, checked.verdicts, checked.trials, seconds, checked.exits
+        spec,
+        subject.label,
+        options.seed,
+        checked.verdicts,
+        checked.trials,
+        seconds,
+        checked.exits,
+        checked.interleavings,
     )
     print(as_text(report, quiet=options.quiet), file=out, flush=True)
     return report
@@ -211,7 +221,11 @@ def _plan(text: str, scenario: Scenario) -> str:
     """The text of a plan, or of an example, once it is known to be one."""
     if scenario.place == "power" and text.startswith(POWER):
         return str(PowerPlan.parse(text))
+    if scenario.place == "switch" and text.startswith(SWITCH):
+        return str(SwitchPlan.parse(text))
     if scenario.place != "examples":
+        if text.startswith(SWITCH):
+            raise PlanError(f"scenario {scenario.name} takes plans such as write#1:ENOSPC, not a schedule")
         if text.startswith(POWER):
             raise PlanError(f"scenario {scenario.name} takes plans such as write#1:ENOSPC, not a crash state")
         if text.startswith(PREFIX):
@@ -240,7 +254,7 @@ def _depth(options: argparse.Namespace) -> Depth:
         raise TargetError("--torch: torch is not installed; install it or leave the option out")
     if options.ray and find_spec("ray") is None:
         raise TargetError("--ray: ray is not installed; install it or leave the option out")
-    return Depth(options.examples, options.torch, options.readers, options.ray)
+    return Depth(options.examples, options.torch, options.readers, options.ray, schedules=options.schedules)
 
 
 def _specs(options: argparse.Namespace) -> list[Spec]:

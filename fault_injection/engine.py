@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 from fault_injection.crew import Crew, Pool, UnitResult
 from fault_injection.fault import ERRNO_FAULTS
 from fault_injection.history import Mark, Operated
+from fault_injection.interleave.summary import Interleaved, interleaved
 from fault_injection.judge.facts import Facts
 from fault_injection.lacking import Lack, sort_out
 from fault_injection.laws import LAWS
@@ -33,13 +35,13 @@ QUICK = frozenset({"ENOSPC", "EACCES", "EIO", "EINTR"})
 """The errnos that a quick run sweeps; few writers tell the others apart."""
 
 
-_ORDER = {"spawn": 0, "power": 1, "ray": 3}
+_ORDER = {"spawn": 0, "power": 1, "switch": 1, "ray": 3}
 """Slow scenarios first, so that no long one is left for the end, but for those that are run apart."""
 
 
 def can_run(scenario: Scenario) -> bool:
     """Whether this system has what the scenario needs: those with other processes need fork and inherited pipes."""
-    return scenario.place in {"here", "examples", "power"} or hasattr(os, "fork")
+    return scenario.place in {"here", "examples", "power", "switch"} or hasattr(os, "fork")
 
 
 def is_offered(scenario: Scenario, features: frozenset[str]) -> bool:
@@ -152,11 +154,13 @@ class Checked(NamedTuple):
         verdicts: one for each law that was asked for.
         trials: how many trials were run.
         exits: the cells of the exit matrix that were judged.
+        interleavings: the schedules that were run.
     """
 
     verdicts: tuple[Verdict, ...]
     trials: int
     exits: tuple[Outcome, ...]
+    interleavings: tuple[Interleaved, ...] = ()
 
 
 def _driven_by(subject: Subject, scenario: str | None, *, seen: bool) -> frozenset[str]:
@@ -201,7 +205,7 @@ def check(
         seed: chooses the batches.
         laws: the laws to judge by, by default all.
         scenario: only this scenario.
-        quick: sweep few errnos.
+        quick: sweep few errnos, and preempt threads once at most.
         depth: how far examples go.
         pool: where worker processes come from and go back to.
         tell: called with each unit's result as it comes; what it returns as true ends the run early.
@@ -219,6 +223,8 @@ def check(
     if scenario is not None:
         wanted &= SCENARIOS[scenario].laws
     claimed = claimed_laws(subject) & wanted
+    if quick:
+        depth = replace(depth, preemptions=min(depth.preemptions, 1))
     crew = Crew(spec, seed, depth, pool=pool)
     fit_for = _driven_by(subject, scenario, seen=probe(crew, subject))
     units = units_for(subject, claimed, quick=quick, depth=depth)
@@ -233,4 +239,5 @@ def check(
     # A hang is told of whatever laws were asked for.
     hung = {"E8"} if any(result.hung for each in results for result in each.results) else set()
     trials = sum(result.states for each in results for result in each.results)
-    return Checked(verdicts_of(subject, wanted | hung, results), trials, outcomes(results))
+    verdicts = verdicts_of(subject, wanted | hung, results)
+    return Checked(verdicts, trials, outcomes(results), interleaved(results))

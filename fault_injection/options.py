@@ -66,7 +66,7 @@ def _add_depth(check: argparse.ArgumentParser) -> None:
     check.add_argument(
         "--quick",
         action="store_true",
-        help="sweep four errnos instead of all, and few cells of the exit matrix; still every law",
+        help="sweep four errnos instead of all, few cells of the exit matrix, and one preemption; still every law",
     )
     check.add_argument(
         "--profile",

@@ -18,17 +18,19 @@ class Profile:
 
     Args:
         examples: examples for each law of serialization and columns.
+        schedules: schedules of one scenario beyond which none with two preemptions are run.
         fixed: whether the seed is always 0; else each run has a new one, which the report shows.
     """
 
     examples: int
+    schedules: int
     fixed: bool
 
 
 PROFILES = {
-    "ci": Profile(200, fixed=True),
-    "dev": Profile(50, fixed=False),
-    "nightly": Profile(10_000, fixed=False),
+    "ci": Profile(200, 250, fixed=True),
+    "dev": Profile(50, 250, fixed=False),
+    "nightly": Profile(10_000, 50_000, fixed=False),
 }
 """Every profile by its name; `ci` is the default."""
 

@@ -26,6 +26,9 @@ from fault_injection.history import (
     Threads,
     Waited,
 )
+from fault_injection.interleave.summary import Interleaved
+from fault_injection.interleave.summary import as_text as interleavings_as_text
+from fault_injection.interleave.summary import as_values as interleavings_as_values
 from fault_injection.laws import LAWS
 from fault_injection.matrix import Outcome, as_table, as_values
 from fault_injection.scenarios import SCENARIOS
@@ -48,6 +51,7 @@ class Report:
         trials: how many trials were run.
         seconds: how long they took.
         exits: the cells of the exit matrix that were judged.
+        interleavings: the schedules that were run.
     """
 
     spec: Spec
@@ -57,6 +61,7 @@ class Report:
     trials: int
     seconds: float
     exits: tuple[Outcome, ...] = ()
+    interleavings: tuple[Interleaved, ...] = ()
 
     @property
     def violated(self) -> bool:
@@ -96,9 +101,12 @@ def as_json(report: Report) -> dict[str, Any]:
         report: what to show.
 
     Returns:
-        `format`, `target`, `versions`, `seed`, `uid`, `trials`, `seconds`, `laws`, and where `fit()` was driven `exits`.
+        `format`, `target`, `versions`, `seed`, `uid`, `trials`, `seconds`, `laws`, where `fit()` was driven `exits`,
+        and where threads were scheduled `interleavings`.
     """
-    exits = {"exits": as_values(report.exits)} if report.exits else {}
+    more: dict[str, Any] = {"exits": as_values(report.exits)} if report.exits else {}
+    if report.interleavings:
+        more["interleavings"] = interleavings_as_values(report.interleavings)
     return {
         "format": FORMAT,
         "target": report.label,
@@ -108,7 +116,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "trials": report.trials,
         "seconds": round(report.seconds, 3),
         "laws": [_law_json(report, verdict) for verdict in report.verdicts],
-        **exits,
+        **more,
     }
 
 
@@ -178,6 +186,7 @@ def as_text(report: Report, *, quiet: bool = False) -> str:
         lines += _law_text(report, verdict)
     if not quiet:
         lines += as_table(report.exits)
+        lines += interleavings_as_text(report.interleavings)
     count = dict.fromkeys(("holds", "violated", "not claimed", "skipped"), 0)
     for verdict in report.verdicts:
         count[verdict.status] += 1

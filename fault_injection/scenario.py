@@ -66,8 +66,9 @@ class Scenario:
         prior: for `fork`, the plan that kills a process before the one of the trial, in the same directory.
         place: `here` (in the worker process), `fork` (in a forked child, for plans that kill), or `spawn` (in a fresh
             interpreter, whose exit is part of the history),
-            `examples` (no course of events but batches that Hypothesis makes), or `power` (here, and then every state
-            that a power loss may leave is built and judged).
+            `examples` (no course of events but batches that Hypothesis makes), `power` (here, and then every state
+            that a power loss may leave is built and judged), or `switch` (here, in every order in which its threads
+            may take turns).
         mechanism: `disk`, `memory` or `kernel`.
         warn: whether the target is opened in its `warn` mode.
         exit_deadline: seconds given to targets that claim `deadline`.

@@ -15,6 +15,23 @@ MOST_K = 10_000
 
 
 @dataclass(frozen=True)
+class Schedules:
+    """How many schedules of the threads of one scenario were run.
+
+    Args:
+        runs: by the number of their preemptions.
+        left_out: how many more were known.
+        watched: the attributes whose uses were points of choice, since threads share them without a lock.
+        unknown: why there are none, where a thread waits in something that cannot be scheduled.
+    """
+
+    runs: tuple[int, ...] = ()
+    left_out: int = 0
+    watched: tuple[str, ...] = ()
+    unknown: str = ""
+
+
+@dataclass(frozen=True)
 class TrialResult:
     """What the judge says of one trial.
 
@@ -23,7 +40,8 @@ class TrialResult:
         laws: the laws it counts for.
         violations: what was violated.
         hung: whether a call never ended.
-        states: how many trials it stands for; more than one for crash states of one run.
+        states: how many trials it stands for; more than one for crash states of one run, and for schedules.
+        schedules: where it stands for those, how many were run.
     """
 
     plan: str
@@ -31,6 +49,7 @@ class TrialResult:
     violations: tuple[Violation, ...]
     hung: bool = False
     states: int = 1
+    schedules: Schedules | None = None
 
 
 class VacuousTrialError(AssertionError):

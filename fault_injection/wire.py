@@ -21,12 +21,16 @@ class Depth:
         torch: whether tensors are among them, for which torch is imported.
         readers: whether pandas, pyarrow, datasets, polars and duckdb read the files too, where they are installed.
         ray: whether `fit()` runs in Ray actors too, for which Ray is started on this machine.
+        preemptions: how often a thread that could go on is made to wait for another one, at most.
+        schedules: schedules of one scenario beyond which none with two preemptions are run.
     """
 
     examples: int = 200
     torch: bool = False
     readers: bool = False
     ray: bool = False
+    preemptions: int = 2
+    schedules: int = 250
 
     @property
     def features(self) -> frozenset[str]:

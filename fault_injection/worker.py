@@ -16,6 +16,7 @@ from typing import BinaryIO
 from fault_injection import examples
 from fault_injection.crash import serve as power
 from fault_injection.history import History
+from fault_injection.interleave import serve as interleave
 from fault_injection.judge.facts import Facts
 from fault_injection.nursery import NURSERY, ChildEndsError
 from fault_injection.runner import Order, run_trial
@@ -101,6 +102,8 @@ def _serve(job: Job, answers: BinaryIO) -> Reply:
                 histories.append(history)
             return history
 
+        if SCENARIOS[job.unit.scenario].place == "switch":
+            return interleave.reply_to(job, subject, answers)
         if SCENARIOS[job.unit.scenario].place == "power":
             return power.reply_to(job, subject, hung)
         kinds = _kinds(job, run) if job.unit.family is not None else None

@@ -100,7 +100,12 @@ def contract_of(config: pytest.Config) -> Contract:
     if CONTRACT not in config.stash:
         spec = _spec(config)
         profile = choose_profile(config.getoption("dump_profile"))
-        depth = Depth(profile.examples, config.getoption("dump_torch"), config.getoption("dump_readers"))
+        depth = Depth(
+            profile.examples,
+            config.getoption("dump_torch"),
+            config.getoption("dump_readers"),
+            schedules=profile.schedules,
+        )
         seed = seed_of(profile, config.getoption("dump_seed"))
         config.stash[CONTRACT] = Contract(spec, load_subject(spec), seed, depth)
     contract: Contract = config.stash[CONTRACT]

@@ -349,8 +349,11 @@ class Facts:
         )
 
     def told_of(self, dump: Dump) -> tuple[Raised, ...]:
-        """The failures that are this dump's and came at its call or later."""
-        return tuple(r for r in self.raised if r.position >= dump.end and dump.number in self.about(r))
+        """The failures that are this dump's and came at its call or later.
+
+        Another thread may be told before the dump's own call has returned.
+        """
+        return tuple(r for r in self.raised if r.position > dump.start and dump.number in self.about(r))
 
     @cached_property
     def nameless(self) -> tuple[Raised, ...]:
@@ -369,7 +372,7 @@ class Facts:
             fresh, counted = self.loose(each) - counted, counted | self.loose(each)
             for _ in range(len(fresh) or (each in self.nameless)):
                 own = [d for d in silent if d.number == each.dump]
-                earlier = [d for d in silent if d.end <= each.position]
+                earlier = [d for d in silent if d.start < each.position]
                 for dump in (own or earlier)[:1]:
                     silent.remove(dump)
         return tuple(silent)

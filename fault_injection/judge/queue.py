@@ -89,7 +89,7 @@ def after_drain(facts: Facts) -> Iterator[str]:
         if (
             not facts.told_of(dump)
             and dump.failure is None
-            and not any(r.position > dump.end for r in facts.raised)
+            and not any(r.position > dump.start for r in facts.raised)
         ):
             yield f"{dump}, handed over after a drain, was accepted and is not on disk"
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fault_injection.scenario import Scenario
-from fault_injection.scenarios import crash, exits, fits, kernel, power, queue, values, ways, writing
+from fault_injection.scenarios import crash, exits, fits, kernel, power, queue, races, values, ways, writing
 
 SCENARIOS: dict[str, Scenario] = {
     scenario.name: scenario
@@ -13,6 +13,7 @@ SCENARIOS: dict[str, Scenario] = {
         *crash.SCENARIOS,
         *power.SCENARIOS,
         *kernel.SCENARIOS,
+        *races.SCENARIOS,
         *exits.SCENARIOS,
         *fits.SCENARIOS,
         *ways.SCENARIOS,

@@ -8,6 +8,7 @@ from tests.zoo import (
     broken_errors,
     broken_fits,
     broken_queue,
+    broken_races,
     broken_reference,
     broken_sizes,
 )
@@ -16,6 +17,7 @@ from tests.zoo.broken_data import *  # noqa: F403
 from tests.zoo.broken_errors import *  # noqa: F403
 from tests.zoo.broken_fits import *  # noqa: F403
 from tests.zoo.broken_queue import *  # noqa: F403
+from tests.zoo.broken_races import *  # noqa: F403
 from tests.zoo.broken_reference import *  # noqa: F403
 from tests.zoo.broken_sizes import *  # noqa: F403
 
@@ -27,6 +29,7 @@ def _broken() -> tuple[type, ...]:
         broken_errors,
         broken_fits,
         broken_queue,
+        broken_races,
         broken_reference,
         broken_sizes,
     )
