@@ -1,0 +1,54 @@
+"""Plans at their edges: spans, globs, and the texts that are none."""
+
+import re
+
+import pytest
+
+from fault_injection.fault import Fault
+from fault_injection.op import Op
+from fault_injection.plan import Plan, PlanError, Rule, Span
+
+
+def test_a_span_has_an_end_or_a_step() -> None:
+    """Up to an operation and every so many are two ways to say which, and no span has both."""
+    with pytest.raises(PlanError, match=re.escape("an end (#2..5) or a step (#1+2), not both")):
+        Span(1, 5, 2)
+
+
+def test_only_counts_are_in_a_span() -> None:
+    """What is no number of an operation is in no span."""
+    assert "3" not in Span(1)
+    assert None not in Span(1)
+
+
+@pytest.mark.parametrize(("first", "step"), [(2, 3), (5, 7), (1, 1), (4, 2)])
+def test_a_step_counts_from_the_first(first: int, step: int) -> None:
+    """Every so many operations are struck, and the first of them is the one that the span begins with."""
+    span = Span(first, None, step)
+    assert [count for count in range(1, 40) if count in span] == list(range(first, 40, step))
+
+
+@pytest.mark.parametrize("glob", ["a;b", "a@b"], ids=["semicolon", "at"])
+def test_a_glob_holds_no_separator(glob: str) -> None:
+    """A glob whose text would not be read back is refused, with what to write instead."""
+    with pytest.raises(PlanError, match=rf"glob '{glob}' holds .* use '\?'"):
+        Rule("write", Span(1), Fault("ENOSPC"), glob)
+
+
+@pytest.mark.parametrize("glob", ["c.tmp", "dump/a/c.tmp", "*.tmp", "dump/*"])
+def test_a_glob_is_of_the_path_or_of_its_last_part(glob: str) -> None:
+    """A glob is held against the whole path below the root and against its last part."""
+    assert Rule("write", Span(1), Fault("ENOSPC"), glob).matches(Op("write", "dump/a/c.tmp"))
+
+
+@pytest.mark.parametrize("glob", ["a/c.tmp", "dump", "c"])
+def test_a_glob_is_of_nothing_in_between(glob: str) -> None:
+    """A glob that is some other piece of the path does not match it."""
+    assert not Rule("write", Span(1), Fault("ENOSPC"), glob).matches(Op("write", "dump/a/c.tmp"))
+
+
+@pytest.mark.parametrize("span", ["#", "#x", "#1..", "#1-2", "#+"])
+def test_a_span_that_cannot_be_read_is_shown(span: str) -> None:
+    """The error of a plan shows the span that cannot be read, and what spans look like."""
+    with pytest.raises(PlanError, match=re.escape(f"'{span}' is no span; write #3, #3+, #2..5 or #1+2")):
+        Plan.parse(f"write{span}:ENOSPC")
