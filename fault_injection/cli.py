@@ -191,6 +191,8 @@ def _replay(spec: Spec, options: argparse.Namespace, laws: frozenset[str] | None
         raise TargetError(
             f"scenario {name} needs a target that is {', '.join(sorted(missing))}; {subject.label} is not"
         )
+    if "ray" in scenario.needs and find_spec("ray") is None:
+        raise TargetError(f"scenario {name} runs in Ray, which is not installed")
     judged_by = claimed & (laws or frozenset(LAWS))
     _see_bearing(scenario, laws)
     begin = time.monotonic()
@@ -235,6 +237,8 @@ def _plan(text: str, scenario: Scenario) -> str:
             reason = memory.supports(plan)
         elif scenario.mechanism == "kernel":
             reason = kernel.supports(plan) or kernel.lacks(plan)
+            if scenario.after is None and any(rule.fault.name in {"kill", "torn"} for rule in plan.rules):
+                reason = "it kills the process, after which nobody goes on in this scenario; see killed-by-the-kernel"
         else:
             reason = disk.supports(plan, deadly=scenario.place == "fork")
         if reason:

@@ -240,6 +240,8 @@ def _take(way: Way) -> None:
     elif way.name == "os-exit":
         os._exit(3)
     else:
-        signal.raise_signal(
-            {"sigint": signal.SIGINT, "sigterm": signal.SIGTERM, "sigkill": signal.SIGKILL}[way.name]
+        # To the process and not to this thread: whichever thread waits for signals is to get it.
+        os.kill(
+            os.getpid(),
+            {"sigint": signal.SIGINT, "sigterm": signal.SIGTERM, "sigkill": signal.SIGKILL}[way.name],
         )

@@ -163,8 +163,14 @@ class Checked(NamedTuple):
     interleavings: tuple[Interleaved, ...] = ()
 
 
-def _driven_by(subject: Subject, scenario: str | None, *, seen: bool) -> frozenset[str]:
+def _is_straced(scenario: Scenario) -> bool:
+    return scenario.place == "power" and scenario.mechanism == "kernel"
+
+
+def driven_by(subject: Subject, scenario: str | None, *, seen: bool) -> frozenset[str]:
     """The names of the scenarios of a run: all or the one that was asked for, of those that see what is written.
+
+    What the layer sees is recorded by it, with faults too; strace does so for the rest, and where it is asked for.
 
     Raises:
         TargetError: the one that was asked for does not.
@@ -172,7 +178,8 @@ def _driven_by(subject: Subject, scenario: str | None, *, seen: bool) -> frozens
     names = frozenset(
         name
         for name, each in SCENARIOS.items()
-        if (seen or each.mechanism == "kernel") and scenario in {None, name}
+        if scenario == name or (scenario is None and not (seen and _is_straced(each)))
+        if seen or each.mechanism == "kernel"
     )
     if not names:
         through = ", ".join(name for name, each in SCENARIOS.items() if each.mechanism == "kernel")
@@ -226,7 +233,7 @@ def check(
     if quick:
         depth = replace(depth, preemptions=min(depth.preemptions, 1))
     crew = Crew(spec, seed, depth, pool=pool)
-    fit_for = _driven_by(subject, scenario, seen=probe(crew, subject))
+    fit_for = driven_by(subject, scenario, seen=probe(crew, subject))
     units = units_for(subject, claimed, quick=quick, depth=depth)
     units = sort_out(tuple(unit for unit in units if unit.scenario in fit_for), miss)
     if plan is not None:

@@ -47,6 +47,9 @@ def sort_out(units: tuple[Unit, ...], miss: Callable[[Lack], object] | None = No
 
 
 def _why_not(unit: Unit) -> str:
-    if SCENARIOS[unit.scenario].mechanism != "kernel":
+    scenario = SCENARIOS[unit.scenario]
+    if scenario.mechanism != "kernel":
         return ""
+    if scenario.place == "power":
+        return kernel.missing().get("strace", "")
     return kernel.lacks(unit.family.plan(1) if unit.family is not None else Plan.parse(unit.plan or "none"))

@@ -147,6 +147,10 @@ def _of_class(found: type, label: str) -> Subject:
 
 def _of_adapter(cls: type[Target], label: str) -> Subject:
     fit = cls if issubclass(cls, FitTarget) else None
+    if fit is not None and not isinstance(fit.absent, Mapping):
+        raise TargetError(
+            f"{label}: absent is no mapping; give the reason for each way, as {{'val-only': '...'}}"
+        )
     if fit is not None and (unknown := sorted(set(fit.absent) - {way.name for way in WAYS})):
         known = ", ".join(way.name for way in WAYS)
         raise TargetError(f"{label} lacks {unknown[0]!r}, which is no way out; the ways out are {known}")

@@ -23,7 +23,7 @@ from fault_injection.runner import Order, run_trial
 from fault_injection.scenarios import SCENARIOS
 from fault_injection.subject import Spec, Subject, load_subject
 from fault_injection.sweep import TrialResult, judged, kinds_of, sweep
-from fault_injection.targets.errors import TargetError
+from fault_injection.targets.errors import TargetError, one_line
 from fault_injection.trial import quiet_threads
 from fault_injection.wire import Job, Reply, send
 
@@ -55,13 +55,24 @@ def main() -> None:
                 return
 
 
+_REFUSALS: list[str] = []
+"""What is wrong with the subject, once it is known that it cannot be driven."""
+
+
 def _is_loadable(spec: Spec) -> bool:
     """Load the subject; what is wrong with it is told by the answer to the job."""
     try:
         subject = _subject(spec)
+    except BaseException:  # noqa: BLE001 - it is raised again there
+        return False
+    try:
         if subject.fit is not None:
             subject.fit.load()
-    except BaseException:  # noqa: BLE001 - it is raised again there
+    except TargetError as refusal:
+        _REFUSALS.append(str(refusal))
+        return False
+    except BaseException as error:  # noqa: BLE001 - a mistake of the adapter, told as one
+        _REFUSALS.append(f"{subject.label} cannot be driven: its load() raised {one_line(error)}")
         return False
     # What was imported stays: no collection has to look at it again, and no child to copy it.
     gc.freeze()
@@ -81,6 +92,8 @@ def _serve(job: Job, answers: BinaryIO) -> Reply:
     histories: list[History] = []
     try:
         subject = _subject(job.spec)
+        if _REFUSALS:
+            return Reply(refusal=_REFUSALS[0])
         if SCENARIOS[job.unit.scenario].place == "examples":
             return _by_examples(job, subject, answers)
         if SCENARIOS[job.unit.scenario].mechanism == "memory" and not _works_in_memory(job, subject, answers):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -57,12 +58,12 @@ def test_one_law_of_the_reference_writer_holds() -> None:
     """The contract runs by `--pyargs`, shows what it judges in the header, and passes on the reference writer."""
     run = _pytest("--pyargs", "fault_injection.contract", "--dump-law", "Q5", "--dump-seed", "3")
     assert run.returncode == 0, run.stdout + run.stderr
-    assert "1 passed" in run.stdout
+    assert re.search(r"\b[1-9]\d* passed\b", run.stdout)
     header = next(line for line in run.stdout.splitlines() if line.startswith("verl-dump: target"))
     assert "ReferenceTrainer" in header
     assert "seed 3" in header
     assert f"uid {os.geteuid()}" in header
-    assert "verl-dump: verl_dump.trainer:ReferenceTrainer: 1 trial" in run.stdout
+    assert re.search(r"verl-dump: verl_dump.trainer:ReferenceTrainer: [1-9]\d* trials?", run.stdout)
 
 
 def test_broken_writer_fails_with_its_replay() -> None:
@@ -87,7 +88,8 @@ def test_laws_of_the_queue_are_skipped_for_a_synchronous_writer() -> None:
     )
     Path("writer.py").unlink()
     assert run.returncode == 0
-    assert "1 skipped" in run.stdout
+    assert re.search(r"\b[1-9]\d* skipped\b", run.stdout)
+    assert " passed" not in run.stdout
     assert "the target writes within the call" in run.stdout
 
 

@@ -21,7 +21,9 @@ from tests.zoo import broken_crash
 from tests.zoo.thread_queue import ThreadQueueWriter
 
 LAWS = frozenset({"D2", "D3", "D7"})
-POWER = [name for name, scenario in SCENARIOS.items() if scenario.place == "power"]
+POWER = [
+    name for name, scenario in SCENARIOS.items() if (scenario.place, scenario.mechanism) == ("power", "disk")
+]
 PLANS = ("none", "fsync#1:lost", "fsync#2:lost", "fsyncdir#1:EIO", "rename#1:EIO")
 BROKEN = [item for item in vars(broken_crash).values() if "broken_law" in getattr(item, "__dict__", ())]
 GOOD = [Spec(DEFAULT), Spec("tests.zoo.broken_crash:DurableWriter")]

@@ -181,7 +181,7 @@ def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run(writers: Path, name: str, scenario: str = "restarted", **options: object) -> dict[str, Verdict]:
     """The verdicts on a writer in one scenario, by law."""
     spec = Spec(f"{writers}:{name}")
-    verdicts, _, _ = check(spec, load_subject(spec), scenario=scenario, **options)
+    verdicts = check(spec, load_subject(spec), scenario=scenario, **options).verdicts
     return {verdict.law: verdict for verdict in verdicts}
 
 

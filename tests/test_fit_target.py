@@ -96,7 +96,7 @@ def test_the_small_trainer_holds_a_law_of_each_kind(law: str) -> None:
 @pytest.mark.timeout(300)
 def test_the_small_trainer_holds_every_law_that_it_has() -> None:
     """A trainer with its own loop and writer holds every cell of every way out."""
-    verdicts, trials, exits = check(SMALL, load_subject(SMALL), laws=LOCAL)
+    verdicts, trials, exits, _ = check(SMALL, load_subject(SMALL), laws=LOCAL)
     assert {v.law: v.violations for v in verdicts if v.status == "violated"} == {}
     assert [(v.law, v.reason) for v in verdicts if v.status != "holds"] == [
         ("X14", "its fit() is no coroutine")
@@ -111,7 +111,7 @@ def test_correct_trainer_is_not_accused(cls: type) -> None:
     """A correct trainer, however it is built, violates no law of the ways out, and none that it has goes unjudged."""
     spec = spec_of(cls)
     subject = load_subject(spec)
-    verdicts, trials, exits = check(spec, subject, laws=LOCAL)
+    verdicts, trials, exits, _ = check(spec, subject, laws=LOCAL)
     assert {v.law: v.violations for v in verdicts if v.status == "violated"} == {}
     assert [v.law for v in verdicts if v.status == "skipped"] == []
     assert {v.law for v in verdicts if v.status == "holds"} == claimed_laws(subject) & LOCAL

@@ -11,7 +11,7 @@ import threading
 
 import pytest
 
-from fault_injection.crew import Crew, HarnessError, Pool
+from fault_injection.crew import Crew, Pool
 from fault_injection.history import Ended, Exited, History, Hung, Mark
 from fault_injection.subject import Spec
 from fault_injection.targets.errors import TargetError
@@ -179,8 +179,10 @@ def test_children_do_not_know_each_other(pool):
 
 
 def test_a_mistake_in_the_adapter_is_raised_in_the_parent(pool):
-    """What breaks before the training is no end of it: the parent raises it with the child's traceback."""
-    with pytest.raises(HarnessError, match="ZeroDivisionError: a mistake in the adapter"):
+    """What breaks before the training is no end of it: the parent says in one line what the adapter has raised."""
+    with pytest.raises(
+        TargetError, match=r"its prepare\(course\) raised ZeroDivisionError: a mistake in the adapter$"
+    ):
         bear(pool, Broken)
     assert bear(pool, Returns)[1].code == 0
 

@@ -3,56 +3,193 @@
 from __future__ import annotations
 
 import os
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import pytest
 
-from fault_injection.crew import Crew, UnitResult
-from fault_injection.engine import check, claimed_laws, units_for
+from fault_injection.crew import Crew, Pool, UnitResult
+from fault_injection.engine import check, claimed_laws, probe, units_for
+from fault_injection.lacking import sort_out
 from fault_injection.laws import LAWS
+from fault_injection.mechanisms import kernel
+from fault_injection.scenario import Unit
+from fault_injection.scenarios import SCENARIOS
 from fault_injection.subject import Spec, load_subject
-from tests.zoo import BROKEN, CORRECT, UNUSUAL
+from fault_injection.verdict import Verdict, verdicts_of
+from fault_injection.wire import DEPTH
+from tests.zoo import BROKEN, CORRECT, UNSEEN, UNUSUAL
+from tests.zoo.table import Caught, Cleared, Table, stable
 
 pytestmark = [pytest.mark.zoo, pytest.mark.timeout(300)]
 FULL = os.environ.get("VERL_DUMP_FULL") == "1"
+# They encode plain JSON values only, as simply as can be: groups S and C are about more.
+GROUPS = frozenset(law for law in LAWS if law[0] in "DEQ")
+ONCE = replace(DEPTH, preemptions=1)
+"""As quick runs do, threads are preempted once at most."""
+BY_KERNEL = frozenset(law for each in SCENARIOS.values() if each.mechanism == "kernel" for law in each.laws)
+"""The laws on which scenarios through the kernel bear."""
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Pool]:
+    """Worker processes that every writer of the zoo is run by, one after the other."""
+    with Pool() as pool:
+        yield pool
+
+
+@pytest.fixture(scope="module")
+def table(pytestconfig: pytest.Config) -> Table:
+    """Collects what the tests find, and tells it at the end of the run."""
+    table = Table(
+        ((cls.__name__, cls.broken_law) for cls in BROKEN),
+        (cls.__name__ for cls in (*CORRECT, *UNSEEN, *UNUSUAL)),
+    )
+    pytestconfig.pluginmanager.register(table)
+    return table
 
 
 def _spec(cls: type) -> Spec:
     return Spec(f"{cls.__module__}:{cls.__name__}")
 
 
+def _cleared(cls: type, laws: frozenset[str], pool: Pool, place: int = 0) -> Cleared:
+    """Run the contract on a writer that no law may accuse, with its share of what takes long."""
+    spec, begin = _spec(cls), time.monotonic()
+    subject = load_subject(spec)
+    claimed = claimed_laws(subject) & laws
+    units = shared(units_for(subject, claimed, quick=not FULL), place)
+    results = Crew(spec, 0, DEPTH if FULL else ONCE, pool=pool).run(sort_out(units), claimed)
+    assert not any(result.hung for each in results for result in each.results)
+    ran = {SCENARIOS[each.unit.scenario].mechanism for each in results if each.results}
+    trials = sum(result.states for each in results for result in each.results)
+    return _row(cls, verdicts_of(subject, laws, results), ran, trials, time.monotonic() - begin)
+
+
+def _row(cls: type, verdicts: Iterable[Verdict], ran: set[str], trials: int, seconds: float) -> Cleared:
+    """The row of a correct writer; what was not judged is what a run through the kernel alone cannot judge."""
+    by = {
+        status: [v.law for v in verdicts if v.status == status] for status in ("holds", "violated", "skipped")
+    }
+    assert {v.law: v.violations for v in verdicts if v.status == "violated"} == {}
+    assert [law for law in by["skipped"] if "disk" in ran or law in BY_KERNEL] == []
+    built = (cls.__doc__ or "").splitlines()[0]
+    through = tuple(name for name in ("disk", "memory", "kernel") if name in ran)
+    return Cleared(cls.__name__, built, through, len(by["holds"]), trials, tuple(by["violated"]), seconds)
+
+
+SHARES = 4
+"""Of the sweeps that take long each correct writer has every fourth: together they have them all."""
+
+
+def shared(units: Iterable[Unit], place: int) -> tuple[Unit, ...]:
+    """Of the families that take long a share, of all else everything; with `VERL_DUMP_FULL=1`, everything."""
+    out, count = [], place
+    for unit in units:
+        scenario = SCENARIOS[unit.scenario]
+        if unit.family is not None and (scenario.mechanism != "disk" or scenario.place != "here"):
+            count += 1
+            if count % SHARES and not FULL:
+                continue
+        out.append(unit)
+    return tuple(out)
+
+
+def sorted_laws(laws: Iterable[str]) -> list[str]:
+    """Identifiers of laws in the order in which they are listed."""
+    return sorted(laws, key=list(LAWS).index)
+
+
 @pytest.mark.parametrize("cls", CORRECT, ids=lambda cls: cls.__name__)
-def test_correct_writer_is_not_accused(cls: type) -> None:
+def test_correct_writer_is_not_accused(cls: type, pool: Pool, table: Table) -> None:
     """A correct writer, however it is built, violates no law, and none that it claims goes unjudged."""
-    spec = _spec(cls)
-    # They encode plain JSON values only, as simply as can be: groups S and C are about more.
-    laws = frozenset(law for law in LAWS if law[0] in "DEQ")
-    verdicts, trials, _ = check(spec, load_subject(spec), laws=laws, quick=not FULL)
-    accused = {v.law: v.violations for v in verdicts if v.status == "violated"}
-    assert accused == {}
-    assert [v.law for v in verdicts if v.status == "skipped"] == []
-    assert trials > 500
+    assert probe(Crew(_spec(cls), 0, pool=pool), load_subject(_spec(cls)))
+    cleared = _cleared(cls, GROUPS, pool, CORRECT.index(cls))
+    assert "disk" in cleared.through
+    assert cleared.trials > 500
+    table.cleared.append(cleared)
+
+
+@pytest.mark.skipif("seccomp" in kernel.missing(), reason=kernel.missing().get("seccomp", ""))
+@pytest.mark.parametrize("cls", UNSEEN, ids=lambda cls: cls.__name__)
+def test_unseen_writer_is_sent_to_the_kernel(cls: type, pool: Pool, table: Table) -> None:
+    """A correct writer whose files nothing in Python sees is struck and judged by the kernel alone, and not accused."""
+    spec, begin, ran = _spec(cls), time.monotonic(), set()
+
+    def tell(result: UnitResult) -> None:
+        ran.add(SCENARIOS[result.unit.scenario].mechanism)
+
+    checked = check(spec, load_subject(spec), laws=GROUPS, quick=not FULL, pool=pool, tell=tell)
+    assert ran == {"kernel"}
+    assert checked.trials > 100
+    table.cleared.append(_row(cls, checked.verdicts, ran, checked.trials, time.monotonic() - begin))
 
 
 @pytest.mark.parametrize("cls", UNUSUAL, ids=lambda cls: cls.__name__)
-def test_unusual_writer_is_not_accused(cls: type) -> None:
+def test_unusual_writer_is_not_accused(cls: type, pool: Pool, table: Table) -> None:
     """A correct writer that does one thing in an unusual way violates none of the laws which that could touch."""
-    spec = _spec(cls)
-    laws = frozenset({"D1", "D3", "D6"})
-    verdicts, _, _ = check(spec, load_subject(spec), laws=laws, quick=True)
-    assert {v.law: (v.status, v.violations) for v in verdicts} == dict.fromkeys(laws, ("holds", ()))
+    cleared = _cleared(cls, frozenset({"D1", "D3", "D6"}), pool, UNUSUAL.index(cls))
+    assert cleared.laws == 3
+    table.cleared.append(cleared)
 
 
 @pytest.mark.parametrize("cls", BROKEN, ids=lambda cls: cls.__name__)
-def test_broken_writer_is_caught_by_its_law(cls: type) -> None:
+def test_broken_writer_is_caught_by_its_law(cls: type, pool: Pool, table: Table) -> None:
     """A writer that is broken in one way is caught by the law that names that way."""
-    law = cls.broken_law
-    spec = _spec(cls)
+    law, spec, begin = cls.broken_law, _spec(cls), time.monotonic()
     subject = load_subject(spec)
-    laws = frozenset({law})
-    assert laws <= claimed_laws(subject), f"{cls.__name__} does not claim {law}"
+    claimed = claimed_laws(subject)
+    assert law in claimed, f"{cls.__name__} does not claim {law}"
 
     def caught(result: UnitResult) -> bool:
         return any(violation.law == law for each in result.results for violation in each.violations)
 
-    results = Crew(spec, 0).run(units_for(subject, laws, quick=True), laws, caught)
-    assert any(map(caught, results)), f"{law} did not fire: {cls.because}"
+    # Of the exit matrix a quick run has few cells; all of one way out are cheap.
+    units = eager(units_for(subject, frozenset({law}), quick=law[0] != "X"))
+    results = Crew(spec, 0, ONCE, pool=pool).run(units, claimed, caught)
+    row = _found(cls, results, time.monotonic() - begin)
+    table.caught.append(row)
+    assert law in row.fired, f"{law} did not fire: {cls.because}"
+
+
+def _found(cls: type, results: Iterable[UnitResult], seconds: float) -> Caught:
+    """The row of a broken writer: everything up to the first trial that broke its law, in the order of the units."""
+    fired: set[str] = set()
+    found, trials = "", 0
+    for unit, result in ((each.unit, result) for each in results for result in each.results):
+        trials += result.states
+        broken = {violation.law for violation in result.violations}
+        fired |= broken
+        if cls.broken_law in broken:
+            found = f"{unit.scenario} {result.plan}"
+            break
+    return Caught(**stable(cls), fired=tuple(sorted_laws(fired)), found=found, trials=trials, seconds=seconds)
+
+
+_COST = {"here": 0, "examples": 1, "switch": 1, "spawn": 2, "power": 2, "fork": 3, "ray": 5}
+
+
+def eager(units: Iterable[Unit]) -> tuple[Unit, ...]:
+    """The units in an order that meets a defect early.
+
+    Each scenario first as its plans stand, then one family for each kind of operation, once and for good, then the next; of these the cheap
+    before the dear, and the scenario that is about few laws before the one that is about many.
+    """
+    ranks: dict[Unit, int] = {}
+    seen: Counter[tuple[str, str, bool]] = Counter()
+    for unit in units:
+        if unit.family is None:
+            ranks[unit] = 0
+        else:
+            kind = (unit.scenario, unit.family.op, unit.family.stays)
+            seen[kind] += 1
+            ranks[unit] = seen[kind]
+
+    def key(unit: Unit) -> tuple[int, int, int]:
+        scenario = SCENARIOS[unit.scenario]
+        cost = 4 if scenario.mechanism != "disk" else _COST[scenario.place]
+        return ranks[unit], cost, len(scenario.laws)
+
+    return tuple(sorted(ranks, key=key))

@@ -14,7 +14,8 @@ from fault_injection.crash.model import Disk, visible
 from fault_injection.crash.record import Journal, Recorder
 from fault_injection.crash.replay import PowerPlan, build, told
 from fault_injection.crash.states import Cut, Enumeration, State
-from fault_injection.history import Event, Final, History, Mark, Seen
+from fault_injection.crash.straced import traced
+from fault_injection.history import Event, Final, History, Hung, Mark, Seen
 from fault_injection.judge import Violation, judge
 from fault_injection.judge.facts import Facts
 from fault_injection.look import DiskLook
@@ -93,11 +94,13 @@ class Outcome:
 
 
 def record(bench: Bench, plan: Plan) -> Recording:
-    """Run the scenario under a plan and record it.
+    """Run the scenario under a plan and record it: in this process, or for the kernel mechanism through strace.
 
     Raises:
-        TargetError: the run has written in a way that the fault layer does not see.
+        TargetError: the run has written in a way that the recorder does not see, or strace is to record faults.
     """
+    if bench.scenario.mechanism == "kernel":
+        return _through_strace(bench, plan)
     with _directory(bench.scratch) as root:
 
         def hung() -> None:
@@ -120,11 +123,32 @@ def record(bench: Bench, plan: Plan) -> Recording:
     history = bench.history(trial.events, plan, injector.fired)
     recording = Recording(history, recorder.journal())
     if not any(rule.fault.name == "lost" for rule in plan.rules):
-        _see_explained(bench, recording)
+        _see_explained(bench, recording, _PAST_PYTHON)
     return recording
 
 
-def _see_explained(bench: Bench, recording: Recording) -> None:
+def _through_strace(bench: Bench, plan: Plan) -> Recording:
+    if plan:
+        raise TargetError(
+            f"plan {plan} cannot be run in scenario {bench.scenario.name}: strace records no faults"
+        )
+    with _directory(bench.scratch) as root:
+        events, journal = traced(bench.subject, bench.scenario, bench.seed, root)
+    if any(isinstance(event, Hung) for event in events):
+        bench.on_hang(bench.history(events, plan, 0, complete=False))
+    recording = Recording(bench.history(events, plan, 0), journal)
+    _see_explained(bench, recording, _PAST_STRACE)
+    return recording
+
+
+_PAST_PYTHON = ("the fault layer cannot see", "write through Python's open or os.write")
+_PAST_STRACE = (
+    "strace cannot show",
+    "write with write(), not with mmap, sendfile, copy_file_range or io_uring",
+)
+
+
+def _see_explained(bench: Bench, recording: Recording, past: tuple[str, str]) -> None:
     """Refuse a recording whose steps do not lead to what is on disk: its crash states would be invented."""
     end = Disk(recording.journal)
     for _ in recording.journal.steps:
@@ -137,8 +161,8 @@ def _see_explained(bench: Bench, recording: Recording) -> None:
     for name in sorted(shown.keys() | final.keys()):
         if shown.get(name) != final.get(name):
             raise TargetError(
-                f"{bench.subject.label} writes {name} in a way that the fault layer cannot see, so what a power loss "
-                "leaves of it cannot be told; write through Python's open or os.write"
+                f"{bench.subject.label} writes {name} in a way that {past[0]}, so what a power loss "
+                f"leaves of it cannot be told; {past[1]}"
             )
 
 

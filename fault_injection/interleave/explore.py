@@ -17,6 +17,8 @@ MOST = 4_000
 """Schedules with one preemption at most, which no other cap cuts."""
 SEEKS = 2
 """Preemptions from which on nobody looks for more that threads share: most schedules have as many."""
+MOST_WORK = 4_000_000
+"""Steps that the threads of one scenario make under one plan; a target that spins makes thousands in each schedule."""
 MOST_WATCHED = 40
 """How often an exploration may start again because threads were found to share one more attribute."""
 
@@ -153,13 +155,15 @@ def _pass(bench: Bench, found: Explored, laws: frozenset[str], most: int) -> str
         over an object explains why the attributes of that are shared.
     """
     frontier = Frontier(found.bound, bench.seed)
+    work = 0
     while (cost := frontier.level()) >= 0:
-        if found.schedules >= (most if cost > 1 else MOST):
+        if work > MOST_WORK or found.schedules >= (most if cost > 1 else MOST):
             break
         decisions = frontier.take()
         plan = SwitchPlan(decisions, found.watched, found.plan)
         outcome = run_schedule(bench, plan, seeks=cost < SEEKS)
         found.runs[cost] += 1
+        work += outcome.steps
         if outcome.diverged:
             found.diverged += 1
             continue

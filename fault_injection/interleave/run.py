@@ -96,6 +96,7 @@ class Outcome:
         racy: attributes that were found to be shared without a lock.
         hung: whether some call never ended.
         diverged: what is wrong with the schedule, or empty.
+        steps: how many steps its threads made.
     """
 
     history: History
@@ -103,6 +104,7 @@ class Outcome:
     racy: tuple[str, ...]
     hung: bool
     diverged: str
+    steps: int = 0
 
 
 def run_schedule(bench: Bench, plan: SwitchPlan, *, seeks: bool = True) -> Outcome:
@@ -147,7 +149,7 @@ def run_schedule(bench: Bench, plan: SwitchPlan, *, seeks: bool = True) -> Outco
         complete=not scheduler.hung,
     )
     racy, points = tuple(watch.racy), tuple(scheduler.points)
-    return Outcome(history, points, racy, scheduler.hung, scheduler.diverged)
+    return Outcome(history, points, racy, scheduler.hung, scheduler.diverged, scheduler.steps)
 
 
 def _drive(bench: Bench, trial: SwitchedTrial) -> None:

@@ -204,6 +204,11 @@ class Scheduler:
         timed_out, task.timed_out, task.deadline = task.timed_out, False, None
         return not timed_out
 
+    @property
+    def steps(self) -> int:
+        """How many steps the threads of the run have made."""
+        return self._steps
+
     def step(self) -> None:
         """Count one step of the running thread, so that a loop without an end is noticed."""
         self._steps += 1

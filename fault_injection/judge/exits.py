@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fault_injection.batches import read_rows
 from fault_injection.history import Exited, Hung, Mark, Seen
 from fault_injection.judge import data
 from fault_injection.judge.errors import says
 from fault_injection.judge.facts import Dump, Facts, Raised, mentions
+from fault_injection.judge.rows import holds_texts
 from fault_injection.ways import ATTACHED, END, NOBODY, WHOLE, Cell, cell_of
 
 DATA, ERRORS = "data: ", "errors: "
@@ -142,10 +141,14 @@ def _holds_more(raised: Raised) -> bool:
 
 def _is_on_stderr(facts: Facts, dump: Dump, failures: int) -> bool:
     """Whether stderr tells of the failure: by its step, or by a line for each failure."""
-    lines = sum(says(line, dump, facts) for line in _stderr(facts).splitlines())
-    return _is_named(facts, dump) or lines >= failures
+    lines = [line for line in _stderr(facts).splitlines() if says(line, dump, facts)]
+    if failures > 1:
+        # Of several failures one may be told at length; what counts is how often a dump is said to have failed.
+        lines = [line for line in lines if _OF_A_DUMP.search(line) and not line.startswith(" ")]
+    return _is_named(facts, dump) or len(lines) >= failures
 
 
+_OF_A_DUMP = re.compile(r"(?<![\w/.-])dumps?(?![\w/.-])", re.IGNORECASE)
 _PROGRESS = re.compile(r"\d+/\d+")
 
 
@@ -178,17 +181,7 @@ def _is_there(facts: Facts, dump: Dump, position: int) -> bool:
         for event in facts.history.events[: position + 1]:
             if isinstance(event, Seen):
                 content = dict(event.files).get(dump.name, content)
-    rows = None if content is None else read_rows(content)
-    if rows is None:
-        return False
-    mine, theirs = _texts(dump.rows), _texts(rows)
-    return any(theirs[i : i + len(mine)] == mine for i in range(len(theirs) - len(mine) + 1))
-
-
-def _texts(rows: tuple[str, ...]) -> list[tuple[object, object]]:
-    """Prompt and answer of each row; what became of the other values is for the laws of serialization."""
-    parsed = map(json.loads, rows)
-    return [(row.get("input"), row.get("output")) for row in parsed]
+    return holds_texts(content, dump.rows)
 
 
 def _missing(facts: Facts, fit: _Fit, position: int) -> list[Dump]:

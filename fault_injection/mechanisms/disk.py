@@ -93,7 +93,9 @@ def supports(plan: Plan, *, deadly: bool = False) -> str:
         if rule.fault.name not in CAPABILITIES:
             return f"rule {rule}: the disk mechanism has no fault {rule.fault.name}"
         if rule.fault.name in _DEADLY and not deadly:
-            return f"rule {rule} kills the process; it runs in a child process only (deadly=True)"
+            return (
+                f"rule {rule} kills the process; it runs in a child process only, as the scenarios killed do"
+            )
     return ""
 
 

@@ -72,4 +72,23 @@ SCENARIOS = (
         needs=_DURABLE,
         place="power",
     ),
+    Scenario(
+        "power-loss-through-strace",
+        _LAWS,
+        drained_and_more,
+        after=after_kill,
+        needs=_DURABLE,
+        place="power",
+        mechanism="kernel",
+    ),
+    Scenario(
+        "power-loss-over-older-through-strace",
+        _LAWS,
+        over_older,
+        prepare=lay_older,
+        after=after_kill,
+        needs=_DURABLE,
+        place="power",
+        mechanism="kernel",
+    ),
 )

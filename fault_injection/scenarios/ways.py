@@ -10,7 +10,7 @@ from collections.abc import Callable
 from fault_injection.course import Course
 from fault_injection.plan import Plan
 from fault_injection.scenario import Menu, Scenario
-from fault_injection.targets.errors import TargetError
+from fault_injection.targets.errors import TargetError, one_line
 from fault_injection.targets.fit import FitTarget
 from fault_injection.trial import Trial
 from fault_injection.ways import WAYS, Way, needs_of, scenario_name, writes_of
@@ -33,7 +33,7 @@ def leave(way: Way, pending: str, *, releases: bool = False) -> Callable[[Trial,
         if not isinstance(target, FitTarget):
             return
         course = Course(trial, seed, way, pending, releases=releases)
-        target.prepare(course)
+        _prepare(target, course)
         trial.mark("due", str(course.due))
         trial.keeps = way.place != "here"
         if way.training == "undrained":
@@ -62,6 +62,17 @@ def _fit(trial: Trial, call: Callable[[], object], course: Course) -> None:
     trial.observe_now()
     trial.mark("left")
     course.see_left(failed=failure is not None)
+
+
+def _prepare(target: FitTarget, course: Course) -> None:
+    try:
+        target.prepare(course)
+    except TargetError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise TargetError(
+            f"target {type(target).__name__} cannot be driven: its prepare(course) raised {one_line(error)}"
+        ) from error
 
 
 def _undrained(trial: Trial, target: FitTarget, course: Course) -> None:

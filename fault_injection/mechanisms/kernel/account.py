@@ -27,12 +27,16 @@ def merged(events: list[Event], asked: set[int]) -> list[Event]:
             kept.append(event)
         elif event.fault:
             place = _place(kept, event)
+            if place is None:
+                # The child took the call for another operation, as where it opens a file without a name.
+                kept.append(event)
+                continue
             number = kept[place].number  # type: ignore[union-attr]
             kept[place] = replace(event, number=number)
     return kept
 
 
-def _place(events: list[Event], asked: Operated) -> int:
+def _place(events: list[Event], asked: Operated) -> int | None:
     """Where the child told of the operation that the kernel then asked about: it tells first, so it is the last one."""
     places = (
         i
@@ -40,7 +44,7 @@ def _place(events: list[Event], asked: Operated) -> int:
         if isinstance(told := events[i], Operated)
         and (told.op.kind, told.op.path) == (asked.op.kind, asked.op.path)
     )
-    return next(places)
+    return next(places, None)
 
 
 def _unmarked(event: Event) -> Event:

@@ -152,6 +152,40 @@ def _what(rule: Rule) -> str:
     return f"error={rule.fault.name}"
 
 
+def attach(pid: int, output: str, arguments: list[str]) -> subprocess.Popen[str]:
+    """Start strace on a process that waits, with all of its threads and what they will start.
+
+    Args:
+        pid: the process.
+        output: the file that takes the calls.
+        arguments: what to trace and to inject.
+
+    Returns:
+        strace, as soon as it has attached.
+
+    Raises:
+        RuntimeError: it could not.
+    """
+    command = ["strace", "-f", "-p", str(pid), "-o", output, *arguments]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    said = []
+    for line in process.stderr or ():
+        said.append(line)
+        if _ATTACHED.search(line):
+            return process
+    process.communicate()
+    raise RuntimeError(f"strace could not attach: {''.join(said).strip()}")
+
+
+def wait(process: subprocess.Popen[str]) -> None:
+    """Wait until strace has ended, as it does with the last process that it traces."""
+    try:
+        process.communicate(timeout=_LONGEST)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+
+
 class Tracer:
     """One strace at work.
 
@@ -166,11 +200,7 @@ class Tracer:
 
     def end(self) -> None:
         """Wait for strace, which ends with the traced process, and count what it injected."""
-        try:
-            self._process.communicate(timeout=_LONGEST)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.communicate()
+        wait(self._process)
         with open(self._output, encoding="utf-8", errors="replace") as file:
             self.fired = sum(bool(_DONE.search(line)) for line in file)
 
@@ -192,18 +222,10 @@ def tracing(pid: int, root: str, aimed: Aim) -> Iterator[Tracer]:
     """
     with tempfile.NamedTemporaryFile(prefix="strace-") as output:
         names: Iterable[str] = (os.path.join(os.path.realpath(root), path) for path in aimed.paths)
-        command = ["strace", "-f", "-p", str(pid), "-o", output.name, "-e", f"trace={aimed.calls}"]
+        command = ["-e", f"trace={aimed.calls}"]
         command += [word for name in names for word in ("-P", os.path.normpath(name))]
         command += ["-e", f"inject={aimed.calls}:{aimed.what}:when={aimed.when}"]
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        said = []
-        for line in process.stderr or ():
-            said.append(line)
-            if _ATTACHED.search(line):
-                break
-        else:
-            process.communicate()
-            raise RuntimeError(f"strace could not attach: {''.join(said).strip()}")
+        process = attach(pid, output.name, command)
         tracer = Tracer(process, output.name)
         try:
             yield tracer

@@ -94,9 +94,18 @@ class Supervisor:
             notify.answer(listener, asked, error=fault.kind.errno)
 
     def _write_part(self, listener: int, asked: Asked, count: int, *, tell: bool = True) -> None:
+        if asked.name not in {"write", "pwrite64"}:
+            # The others name their bytes by a list, or by another descriptor; they are let through whole.
+            if tell:
+                notify.answer(listener, asked)
+            return
         fd, address, _, offset, *_ = asked.arguments
-        data = notify.bytes_at(asked.thread, address, count)
-        mine = notify.descriptor_of(asked.thread, fd)
+        try:
+            data = notify.bytes_at(asked.thread, address, count)
+            mine = notify.descriptor_of(asked.thread, fd)
+        except OSError:
+            # The thread is gone, and its call with it.
+            return
         try:
             done = os.pwrite(mine, data, offset) if asked.name == "pwrite64" else os.write(mine, data)
         except OSError as error:
