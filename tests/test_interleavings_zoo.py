@@ -16,7 +16,10 @@ from fault_injection.scenarios import SCENARIOS
 from fault_injection.subject import DEFAULT, Spec, load_subject
 from fault_injection.sweep import judged
 from tests.zoo import broken_races, common
-from tests.zoo.correct import CORRECT
+from tests.zoo.executor import ExecutorWriter
+from tests.zoo.os_write import OsWriteWriter
+from tests.zoo.staging import StagingWriter
+from tests.zoo.thread_queue import ThreadQueueWriter
 
 RACES = [
     pytest.param(
@@ -30,7 +33,9 @@ RACES = [
     pytest.param(broken_races.TrustsLivingWorker, "interleaved-drain", "none", id="living-worker"),
     pytest.param(broken_races.CountsWithoutLock, "interleaved-drain", "none", id="unlocked-count"),
 ]
-GOOD = [Spec(DEFAULT), *(Spec(f"{c.__module__}:{c.__name__}") for c in (*broken_races.TWINS, *CORRECT))]
+THREADS = (ExecutorWriter, ThreadQueueWriter, OsWriteWriter, StagingWriter)
+"""Correct writers whose threads can all be scheduled, which those of an event loop or another process cannot."""
+GOOD = [Spec(DEFAULT), *(Spec(f"{c.__module__}:{c.__name__}") for c in (*broken_races.TWINS, *THREADS))]
 SWITCHED = [scenario for scenario in SCENARIOS.values() if scenario.place == "switch"]
 
 
