@@ -76,6 +76,13 @@ def _memory() -> Memory:
     return Memory().__enter__()
 
 
+def leave() -> None:
+    """Take down the fake file system of this process, if there is one; the next trial in memory sets it up anew."""
+    if _memory.cache_info().currsize:
+        _memory().__exit__(None, None, None)
+        _memory.cache_clear()
+
+
 def run_in_memory(
     subject: Subject,
     scenario: Scenario,

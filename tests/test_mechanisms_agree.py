@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from fault_injection import memory_trial
 from fault_injection.fault import ERRNO_FAULTS
 from fault_injection.history import Ended, Exited, Final, History, Mark, Seen
 from fault_injection.kernel_child import Course
@@ -97,6 +98,13 @@ def usable(plan: str) -> tuple[str, ...]:
         for name, reason in reasons(plan).items()
         if not reason and not (name in STAGES and set(STAGES[name].needs) & set(lacking))
     )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_fake_file_system_left() -> Iterator[None]:
+    """Take down the fake file system that trials in memory have set up in this very process."""
+    yield
+    memory_trial.leave()
 
 
 @pytest.fixture
