@@ -116,9 +116,11 @@ def _nobody(facts: Facts, cell: Cell, fit: _Fit) -> str:
 def _is_told(facts: Facts, cell: Cell, fit: _Fit, dump: Dump, failures: int) -> bool:
     """Whether the failure of one dump, of so many that failed, has come out."""
     driver = [mark.text for mark in facts.history.of(Mark) if mark.name == "driver"]
-    if cell.way.place == "ray" and cell.data != END and not (driver and mentions(driver[0], dump.step)):
-        # The actor's own end tells nobody: the driver has to be told.
-        return False
+    if cell.way.place == "ray" and cell.data != END:
+        # The actor's own end tells nobody: the driver has to be told, and by name if fit() did so.
+        named = fit.raised is not None and mentions(fit.raised.failure.words, dump.step)
+        if not driver or (named and not mentions(driver[0], dump.step)):
+            return False
     if cell.data == END and _is_on_stderr(facts, dump, failures):
         return True
     # In a process of its own, what fit() raised is what the interpreter ends with, and prints unless it is an exit.
