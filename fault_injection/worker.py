@@ -46,6 +46,8 @@ def main() -> None:
             except EOFError:
                 _close()
                 return
+            # torch makes a folder for what it compiles; here it goes away with the run.
+            os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(job.scratch, "torch"))
             if hasattr(os, "fork") and _is_loadable(job.spec):
                 NURSERY.start((jobs, answers))
             reply = _serve(job, answers)
@@ -133,8 +135,6 @@ def _by_examples(job: Job, subject: Subject, answers: BinaryIO) -> Reply:
     """Search for an example that breaks the law of the job's scenario, or dump the one that its plan names."""
     (law,) = SCENARIOS[job.unit.scenario].laws
     depth = job.depth
-    # torch makes a folder for nested tensors; here it goes away with the run.
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(job.scratch, "torch"))
 
     def hung() -> None:
         history = examples.hung_history(job.unit.scenario, job.seed)
