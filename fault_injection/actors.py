@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fault_injection.child import enter
 from fault_injection.forks import watch_process
 from fault_injection.history import Mark
+from fault_injection.targets.errors import TargetError
 from fault_injection.tell import Ending, unpickled
 from fault_injection.ways import cell_of
 
@@ -23,6 +24,8 @@ _PATIENCE = 20.0
 _LONGEST = 120.0
 """Seconds that a training in an actor may take, with the imports of its process."""
 _TICK = 0.02
+_SHORT = 30
+"""Characters that a directory for Ray's files may have."""
 
 
 class _Training:
@@ -50,7 +53,7 @@ def run_in_actor(order: Order, root: str) -> Ending:
     """
     cell = cell_of(order.scenario, order.plan)
     way = cell.way.name if cell is not None else ""
-    ray = _started()
+    ray = _started(os.path.dirname(root))
     with tempfile.TemporaryDirectory(prefix="actor-", dir=os.path.dirname(root)) as place:
         told, errors = Path(place, "told"), Path(place, "stderr")
         actor = ray.remote(max_restarts=0, max_task_retries=0)(_Training).remote()
@@ -73,13 +76,19 @@ def run_in_actor(order: Order, root: str) -> Ending:
         return Ending(code, _content(told), _content(errors).decode(errors="replace"), driver=driver)
 
 
-def _started() -> Any:
+def _started(scratch: str) -> Any:
     """Ray, running on this machine for this process alone."""
     import ray
 
     if not ray.is_initialized():
-        # Sockets lie below, and their paths may have 107 bytes.
-        place = tempfile.mkdtemp(prefix="ray-")
+        # Sockets lie below, and their paths may have 107 bytes, of which Ray itself needs 64.
+        places = [scratch, tempfile.gettempdir(), "/tmp"]  # noqa: S108 - the name is made by mkdtemp
+        short = [each for each in places if len(each) <= _SHORT and os.access(each, os.W_OK | os.X_OK)]
+        if not short:
+            raise TargetError(
+                f"Ray needs a temporary directory of {_SHORT} characters at most; set TMPDIR to one"
+            )
+        place = tempfile.mkdtemp(prefix="ray-", dir=short[0])
         _PLACES.append(place)
         ray.init(
             num_cpus=2,
