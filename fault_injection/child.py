@@ -18,7 +18,7 @@ from fault_injection.mechanisms import disk
 from fault_injection.plan import Plan
 from fault_injection.scenario import prepared
 from fault_injection.scenarios import SCENARIOS
-from fault_injection.subject import load_subject
+from fault_injection.subject import ready_subject
 from fault_injection.targets.errors import TargetError
 from fault_injection.tell import telling
 from fault_injection.trial import Trial
@@ -43,7 +43,7 @@ def enter(write: int, order: Order, root: str) -> None:
     sink = telling(write)
     try:
         scenario = SCENARIOS[order.scenario]
-        subject = load_subject(order.spec)
+        subject = ready_subject(order.spec)
         trial = Trial(subject.make, root, DiskLook(root), sink=sink, on_hang=_give_up)
         prepared(trial, scenario, order.seed)
         armed = disk.armed(root, Plan.parse(order.plan), observe=trial.observe)

@@ -6,6 +6,7 @@ import os
 import select
 import signal
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,14 @@ if TYPE_CHECKING:
 _TICK = 0.01
 _LONGEST = 60.0
 """Seconds after which a process is killed even if it is busy; no trial takes a tenth of that."""
+
+
+def fork() -> int:
+    """Fork this process, though it may have threads; returns 0 in the child, which has none of them."""
+    with warnings.catch_warnings():
+        # Python 3.12 warns of it. The threads are those that a target has left, or its libraries': the child needs none.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
 
 
 def watch_process(

@@ -7,12 +7,12 @@ import os
 import signal
 import socket
 import tempfile
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from fault_injection.forks import fork
 from fault_injection.history import Event, Exited, Final, History, Hung, Mark, Operated, Seen
 from fault_injection.kernel_child import Course, live
 from fault_injection.kernel_watch import LONGEST, Watch
@@ -69,10 +69,7 @@ def run_through(course: Course) -> Through:
         gc.collect()
     ours, theirs = socket.socketpair()
     read, write = os.pipe()
-    with warnings.catch_warnings():
-        # The target may have left threads; the child has none of them and needs none.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
+    child = fork()
     if child == 0:
         ours.close()
         os.close(read)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import traceback
-import warnings
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from fault_injection.forks import reaper, watch_process
+from fault_injection.forks import fork, reaper, watch_process
 from fault_injection.history import Event, Exited, Final, HandedOver, History, Hung, Mark
 from fault_injection.look import DiskLook
 from fault_injection.mechanisms import disk
@@ -80,10 +79,7 @@ def _child(
     if scenario.mechanism == "kernel":
         return _through_the_kernel(subject, scenario, plan, seed, root, dumps)
     read, write = os.pipe()
-    with warnings.catch_warnings():
-        # The target may have left threads; the child has none of them and needs none.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
+    child = fork()
     if child == 0:
         os.close(read)
         _be_killed(subject, scenario, plan, seed, root, write, dumps)

@@ -14,13 +14,12 @@ import sys
 import tempfile
 import threading
 import traceback
-import warnings
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING
 
 from fault_injection.child import enter
-from fault_injection.forks import reaper, watch_process
-from fault_injection.subject import load_subject
+from fault_injection.forks import fork, reaper, watch_process
+from fault_injection.subject import ready_subject
 from fault_injection.tell import Ending
 from fault_injection.watch import HANGS
 from fault_injection.wire import send
@@ -58,7 +57,7 @@ class Nursery:
             return
         orders, my_orders = os.pipe()
         my_answers, answers = os.pipe()
-        pid = _fork()
+        pid = fork()
         if pid == 0:
             os.close(my_orders)
             os.close(my_answers)
@@ -106,13 +105,6 @@ NURSERY = Nursery()
 """The nursery of this process."""
 
 
-def _fork() -> int:
-    with warnings.catch_warnings():
-        # Libraries of the subject may have threads; the child has none of them and needs none.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        return os.fork()
-
-
 def _forget(streams: tuple[IO[bytes], ...]) -> None:
     """Let go of what streams have open; they are closed by those who opened them, as far up as that may be."""
     null = os.open(os.devnull, os.O_RDWR)
@@ -137,10 +129,11 @@ def _serve(orders: int, answers: int) -> None:
 def _bear(order: Order, root: str, ours: tuple[int, ...]) -> Ending:
     """Fork a child and watch it; in the child, raise when its trial is over."""
     try:
-        load_subject(order.spec)
+        # Another one than the worker had when it was forked is imported here, for all children to come.
+        ready_subject(order.spec)
         read, write = os.pipe()
         errors = os.memfd_create("stderr") if hasattr(os, "memfd_create") else _unnamed()
-        pid = _fork()
+        pid = fork()
     except Exception:  # noqa: BLE001 - told to the worker, which raises it
         return Ending(0, b"", "", traceback.format_exc())
     if pid == 0:

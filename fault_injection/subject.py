@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import gc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -126,6 +128,31 @@ def load_subject(spec: Spec) -> Subject:
             f"{spec.location} cannot be made: {one_line(error)}; an object is made without arguments, or for verl's "
             "dump surface without __init__"
         ) from error
+    return subject
+
+
+@functools.lru_cache(maxsize=1)
+def ready_subject(spec: Spec) -> Subject:
+    """Load a subject to be driven in this process, with all that its trainer imports; once, and for the children too.
+
+    Args:
+        spec: where it comes from.
+
+    Raises:
+        TargetError: as for `load_subject`, or what the adapter of a trainer loads fails.
+    """
+    subject = load_subject(spec)
+    if subject.fit is not None:
+        try:
+            subject.fit.load()
+        except TargetError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise TargetError(
+                f"{subject.label} cannot be driven: its load() raised {one_line(error)}"
+            ) from error
+    # What was imported stays: no collection has to look at it again, and no child to copy it.
+    gc.freeze()
     return subject
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import gc
 import os
 import pickle
 import sys
@@ -21,9 +19,9 @@ from fault_injection.judge.facts import Facts
 from fault_injection.nursery import NURSERY, ChildEndsError
 from fault_injection.runner import Order, run_trial
 from fault_injection.scenarios import SCENARIOS
-from fault_injection.subject import Spec, Subject, load_subject
+from fault_injection.subject import Spec, Subject, ready_subject
 from fault_injection.sweep import TrialResult, judged, kinds_of, sweep
-from fault_injection.targets.errors import TargetError, one_line
+from fault_injection.targets.errors import TargetError
 from fault_injection.trial import quiet_threads
 from fault_injection.wire import Job, Reply, send
 
@@ -48,7 +46,7 @@ def main() -> None:
                 return
             # torch makes a folder for what it compiles; here it goes away with the run.
             os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(job.scratch, "torch"))
-            if hasattr(os, "fork") and _is_loadable(job.spec):
+            if hasattr(os, "fork") and _is_ready(job.spec):
                 NURSERY.start((jobs, answers))
             reply = _serve(job, answers)
             send(answers, reply)
@@ -57,27 +55,12 @@ def main() -> None:
                 return
 
 
-_REFUSALS: list[str] = []
-"""What is wrong with the subject, once it is known that it cannot be driven."""
-
-
-def _is_loadable(spec: Spec) -> bool:
+def _is_ready(spec: Spec) -> bool:
     """Load the subject; what is wrong with it is told by the answer to the job."""
     try:
-        subject = _subject(spec)
+        ready_subject(spec)
     except BaseException:  # noqa: BLE001 - it is raised again there
         return False
-    try:
-        if subject.fit is not None:
-            subject.fit.load()
-    except TargetError as refusal:
-        _REFUSALS.append(str(refusal))
-        return False
-    except BaseException as error:  # noqa: BLE001 - a mistake of the adapter, told as one
-        _REFUSALS.append(f"{subject.label} cannot be driven: its load() raised {one_line(error)}")
-        return False
-    # What was imported stays: no collection has to look at it again, and no child to copy it.
-    gc.freeze()
     return True
 
 
@@ -93,9 +76,7 @@ def _serve(job: Job, answers: BinaryIO) -> Reply:
     results: list[TrialResult] = []
     histories: list[History] = []
     try:
-        subject = _subject(job.spec)
-        if _REFUSALS:
-            return Reply(refusal=_REFUSALS[0])
+        subject = ready_subject(job.spec)
         if SCENARIOS[job.unit.scenario].place == "examples":
             return _by_examples(job, subject, answers)
         if SCENARIOS[job.unit.scenario].mechanism == "memory" and not _works_in_memory(job, subject, answers):
@@ -174,11 +155,6 @@ def _works_in_memory(job: Job, subject: Subject, answers: BinaryIO) -> bool:
 
 
 _IN_MEMORY: dict[tuple[Spec, str, int], bool] = {}
-
-
-@functools.lru_cache(maxsize=1)
-def _subject(spec: Spec) -> Subject:
-    return load_subject(spec)
 
 
 def _kinds(job: Job, run: Callable[[str], History]) -> frozenset[str] | None:

@@ -15,7 +15,6 @@ import subprocess
 import tempfile
 import threading
 import traceback
-import warnings
 from contextlib import suppress
 from io import BytesIO
 from typing import TYPE_CHECKING
@@ -25,7 +24,7 @@ from fault_injection import watch
 from fault_injection.crash.record import Journal, Recorder
 from fault_injection.crash.strace_follow import TRACED, Follower, NotFollowedError
 from fault_injection.crash.strace_lines import CutShortError, calls
-from fault_injection.forks import reaper, watch_process
+from fault_injection.forks import fork, reaper, watch_process
 from fault_injection.history import Event, Hung, Mark
 from fault_injection.look import DiskLook
 from fault_injection.mechanisms import disk, originals
@@ -71,10 +70,7 @@ def traced(subject: Subject, scenario: Scenario, seed: int, root: str) -> tuple[
     ours, theirs = socket.socketpair()
     read, write = os.pipe()
     pipe = os.fstat(write).st_ino
-    with warnings.catch_warnings():
-        # The target may have left threads; the child has none of them and needs none.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
+    child = fork()
     if child == 0:
         ours.close()
         os.close(read)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-import warnings
 from collections.abc import Callable
 
 from fault_injection.batches import make_batch
 from fault_injection.fault import Fault
-from fault_injection.forks import watch_child
+from fault_injection.forks import fork, watch_child
 from fault_injection.plan import Plan
 from fault_injection.scenario import Family, Menu, Scenario
 from fault_injection.scenarios.writing import FIRST, dump_and_settle
@@ -58,10 +57,7 @@ def _forking(in_child: Callable[[Trial, int], None]) -> Callable[[Trial, int], N
                 trial.dump(make_batch(seed, number, FIRST + number))
             trial.settle()
             before = trial.look()
-            with warnings.catch_warnings():
-                # Python 3.12 warns of a fork beside threads; that such forks happen is what the law is about.
-                warnings.simplefilter("ignore", DeprecationWarning)
-                child = os.fork()
+            child = fork()
             if child == 0:
                 in_child(trial, seed)
                 sys.exit(0)
