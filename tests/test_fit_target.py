@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import pytest
 
+from fault_injection.crew import Crew, Pool
 from fault_injection.engine import check, claimed_laws, units_for
 from fault_injection.subject import Spec, load_subject
 from fault_injection.targets.errors import TargetError
@@ -45,6 +46,15 @@ class Lacking(small_trainer.SmallTrainer):
     """An adapter of a trainer that has no checkpoints."""
 
     absent: ClassVar = {"checkpoint-raises": "it saves no checkpoints"}
+
+
+class Unloadable(FitTarget):
+    """An adapter whose libraries are not there."""
+
+    @classmethod
+    def load(cls) -> None:
+        """Fail as an import does."""
+        raise ImportError("no module named gpu")
 
 
 class Mistaken(small_trainer.SmallTrainer):
@@ -136,6 +146,17 @@ def test_a_way_that_is_absent_is_not_claimed() -> None:
     assert units_for(subject, frozenset({"X8"})) == ()
     (verdict,) = check(spec_of(Lacking), subject, laws=frozenset({"X8"})).verdicts
     assert (verdict.status, verdict.reason) == ("not claimed", "it saves no checkpoints")
+
+
+def test_what_cannot_be_loaded_is_refused_and_the_process_goes_on_with_the_next() -> None:
+    """The refusal of one adapter says what it raised, and does not stick to the process that has met it."""
+    laws = frozenset({"X2"})
+    with Pool() as pool:
+        with pytest.raises(TargetError, match=r"its load\(\) raised ImportError: no module named gpu$"):
+            Crew(spec_of(Unloadable), 0, size=1, pool=pool).replay("exit-last-step-one", "none", laws)
+        result, _ = Crew(SMALL, 0, size=1, pool=pool).replay("exit-last-step-one", "none", laws)
+    assert result is not None
+    assert result.violations == ()
 
 
 def test_an_unknown_way_is_refused() -> None:
