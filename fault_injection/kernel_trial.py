@@ -178,6 +178,8 @@ def _through(watched: Watch, stage: Stage, code: int, root: str, tracer: Tracer 
         events, fired = folded(events)
         # What is slow raises nothing, and the killed cannot tell.
         fired = max(fired, tracer.fired if tracer else 0, int(killed))
+    if stage.sees and not (killed or hung or any(isinstance(event, Final) for event in events)):
+        raise RuntimeError(f"the child of a trial through the stage {stage.name} did not tell its end")
     if not stage.sees or killed:
         # Of a child that sees by itself the last look came through the pipe.
         final = DiskLook(root)()

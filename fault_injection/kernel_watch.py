@@ -80,7 +80,8 @@ class Watch:
         while select.select([self._read], [], [], 0)[0]:
             chunk = os.read(self._read, 1 << 16)
             if not chunk:
-                return
+                # The end may come right behind the last events.
+                break
             self._rest += chunk
         events, self._rest = _events(self._rest)
         self.events += events
