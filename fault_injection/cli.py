@@ -105,10 +105,12 @@ def _check(options: argparse.Namespace) -> int:
     laws = choose_laws(options.law)
     if laws is None and options.law:
         raise TargetError("--law is empty; name a law such as E2 or a group such as E")
-    profile = choose_profile(options.profile)
+    if options.quick and options.profile not in {None, "quick"}:
+        raise TargetError(f"--quick is --profile quick; give it or --profile {options.profile}")
+    profile = choose_profile("quick" if options.quick else options.profile)
     # A replay is of the run with the seed that it names, and of seed 0 where it names none.
     options.seed = (options.seed or 0) if options.plan is not None else seed_of(profile, options.seed)
-    options.schedules = profile.schedules
+    options.schedules, options.extent = profile.schedules, profile.extent
     options.examples = profile.examples if options.examples is None else options.examples
     if options.json == "":
         raise TargetError("--json is empty; name a file, or - for standard output")
@@ -158,7 +160,7 @@ def _run(spec: Spec, options: argparse.Namespace, laws: frozenset[str] | None, p
             seed=options.seed,
             laws=laws,
             scenario=options.scenario,
-            quick=options.quick,
+            extent=options.extent,
             depth=_depth(options),
             pool=pool,
             tell=progress.tell,

@@ -215,7 +215,7 @@ class Crew:
             hangs += 1
             if results[-1].plan == "none":
                 self._hopeless.add(unit.scenario)
-            if unit.family is None or hangs >= MOST_HANGS or unit.scenario in self._hopeless:
+            if unit.family is None or unit.most or hangs >= MOST_HANGS or unit.scenario in self._hopeless:
                 return UnitResult(unit, tuple(results), cut_short=unit.family is not None)
             rest = replace(unit, start=reply.hung_at + 1)
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from fault_injection.crew import Crew, Pool, UnitResult
-from fault_injection.fault import ERRNO_FAULTS
+from fault_injection.extent import Extent, chosen
 from fault_injection.history import Mark, Operated
 from fault_injection.interleave.summary import Interleaved, interleaved
 from fault_injection.judge.facts import Facts
@@ -22,17 +22,12 @@ from fault_injection.subject import Spec, Subject
 from fault_injection.targets.errors import TargetError
 from fault_injection.targets.fit import FitTarget
 from fault_injection.verdict import Verdict, verdicts_of, why_unclaimed
-from fault_injection.ways import cell_of, is_quick
 from fault_injection.wire import DEPTH, Depth
 
 
 def claimed_laws(subject: Subject) -> frozenset[str]:
     """The laws that a subject is judged by."""
     return frozenset(law for law in LAWS if not why_unclaimed(subject, law))
-
-
-QUICK = frozenset({"ENOSPC", "EACCES", "EIO", "EINTR"})
-"""The errnos that a quick run sweeps; few writers tell the others apart."""
 
 
 _ORDER = {"spawn": 0, "power": 1, "switch": 1, "ray": 3}
@@ -50,32 +45,29 @@ def is_offered(scenario: Scenario, features: frozenset[str]) -> bool:
 
 
 def units_for(
-    subject: Subject, laws: frozenset[str], *, quick: bool = False, depth: Depth = DEPTH
+    subject: Subject,
+    laws: frozenset[str],
+    *,
+    extent: Extent = Extent.WHOLE,
+    seed: int = 0,
+    depth: Depth = DEPTH,
 ) -> tuple[Unit, ...]:
-    """Every unit that bears on one of the laws and that the subject can be driven through, slow ones first.
+    """The units that bear on one of the laws and that the subject can be driven through, slow ones first.
 
     Args:
         subject: what is tested.
         laws: the laws to judge by.
-        quick: sweep the errnos of `QUICK` only, and few cells of the exit matrix; every law is visited all the same.
+        extent: how much of them.
+        seed: of the run; it chooses where not everything is run.
         depth: whether tensors may be handed over, and Ray be started.
     """
     offered = subject.features | depth.features
-    chosen = [s for s in SCENARIOS.values() if s.laws & laws and is_offered(s, offered) and can_run(s)]
-    order = sorted(chosen, key=lambda scenario: _ORDER.get(scenario.place, 2))
+    ours = [s for s in SCENARIOS.values() if s.laws & laws and is_offered(s, offered) and can_run(s)]
     units: list[Unit] = []
-    for scenario in order:
-        units += [
-            Unit(scenario.name, plan=str(plan))
-            for plan in scenario.menu.plans
-            if not quick or (cell := cell_of(scenario.name, str(plan))) is None or is_quick(cell)
-        ]
-        units += [
-            Unit(scenario.name, family=family)
-            for family in scenario.menu.families
-            if not quick or family.fault.name not in ERRNO_FAULTS or family.fault.name in QUICK
-        ]
-    return tuple(units)
+    for scenario in sorted(ours, key=lambda scenario: _ORDER.get(scenario.place, 2)):
+        units += [Unit(scenario.name, plan=str(plan)) for plan in scenario.menu.plans]
+        units += [Unit(scenario.name, family=family) for family in scenario.menu.families]
+    return chosen(units, extent, seed)
 
 
 _PROBED_WAYS = ("last-step", "exhausted", "val-only", "zero-steps")
@@ -197,7 +189,7 @@ def check(
     seed: int = 0,
     laws: frozenset[str] | None = None,
     scenario: str | None = None,
-    quick: bool = False,
+    extent: Extent = Extent.WHOLE,
     depth: Depth = DEPTH,
     pool: Pool | None = None,
     tell: Callable[[UnitResult], object] | None = None,
@@ -212,7 +204,7 @@ def check(
         seed: chooses the batches.
         laws: the laws to judge by, by default all.
         scenario: only this scenario.
-        quick: sweep few errnos, and preempt threads once at most.
+        extent: how much of the contract is run.
         depth: how far examples go.
         pool: where worker processes come from and go back to.
         tell: called with each unit's result as it comes; what it returns as true ends the run early.
@@ -230,11 +222,10 @@ def check(
     if scenario is not None:
         wanted &= SCENARIOS[scenario].laws
     claimed = claimed_laws(subject) & wanted
-    if quick:
-        depth = replace(depth, preemptions=min(depth.preemptions, 1))
+    depth = replace(depth, preemptions=min(depth.preemptions, extent.preemptions))
     crew = Crew(spec, seed, depth, pool=pool)
     fit_for = driven_by(subject, scenario, seen=probe(crew, subject))
-    units = units_for(subject, claimed, quick=quick, depth=depth)
+    units = units_for(subject, claimed, extent=extent, seed=seed, depth=depth)
     units = sort_out(tuple(unit for unit in units if unit.scenario in fit_for), miss)
     if plan is not None:
         plan(len(units))

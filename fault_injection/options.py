@@ -66,13 +66,14 @@ def _add_depth(check: argparse.ArgumentParser) -> None:
     check.add_argument(
         "--quick",
         action="store_true",
-        help="sweep four errnos instead of all, few cells of the exit matrix, and one preemption; still every law",
+        help="the same as --profile quick",
     )
     check.add_argument(
         "--profile",
         metavar="NAME",
-        help="ci: 200 examples, always the same run (the default); dev: 50 examples and a new seed each time; "
-        f"nightly: 10,000 examples and a new seed; {VARIABLE} names it as well",
+        help="ci: everything, 200 examples, always the same run (the default); quick: a few trials of every law, in "
+        "seconds; dev: few errnos, 50 examples, a new seed each time; nightly: everything, 10,000 examples, a new seed; "
+        f"{VARIABLE} names it as well",
     )
     check.add_argument(
         "--examples", type=int, metavar="N", help="examples for each law of S and C (default: the profile's)"

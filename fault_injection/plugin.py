@@ -32,7 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--dump-seed", type=int, metavar="N", help="chooses the batches (default 0)")
     group.addoption(
-        "--dump-profile", metavar="NAME", help="how far examples go: ci (the default), dev or nightly"
+        "--dump-profile", metavar="NAME", help="how much is run: ci (the default), quick, dev or nightly"
     )
     group.addoption("--dump-torch", action="store_true", help="hand over tensors too (law S6)")
     group.addoption(

@@ -6,6 +6,7 @@ import os
 import random
 from dataclasses import dataclass
 
+from fault_injection.extent import Extent
 from fault_injection.targets.errors import TargetError
 
 VARIABLE = "VERL_DUMP_PROFILE"
@@ -18,19 +19,22 @@ class Profile:
 
     Args:
         examples: examples for each law of serialization and columns.
+        extent: how much of the contract is run.
         schedules: schedules of one scenario beyond which none with two preemptions are run.
         fixed: whether the seed is always 0; else each run has a new one, which the report shows.
     """
 
     examples: int
+    extent: Extent
     schedules: int
     fixed: bool
 
 
 PROFILES = {
-    "ci": Profile(200, 250, fixed=True),
-    "dev": Profile(50, 250, fixed=False),
-    "nightly": Profile(10_000, 50_000, fixed=False),
+    "ci": Profile(200, Extent.WHOLE, 250, fixed=True),
+    "quick": Profile(5, Extent.LEAST, 250, fixed=True),
+    "dev": Profile(50, Extent.FEW, 250, fixed=False),
+    "nightly": Profile(10_000, Extent.WHOLE, 50_000, fixed=False),
 }
 """Every profile by its name; `ci` is the default."""
 

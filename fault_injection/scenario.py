@@ -10,6 +10,9 @@ from fault_injection.op import OPS
 from fault_injection.plan import Plan, Rule, Span, once, persistent
 from fault_injection.trial import Trial
 
+MOST_K = 10_000
+"""A sweep that has not ended by then never will: the writer does more at every trial."""
+
 
 @dataclass(frozen=True)
 class Family:
@@ -99,12 +102,19 @@ class Unit:
         plan: the text of a plan, or None for a family.
         family: the family, or None for a plan.
         start: the first k.
+        most: how many of a family, where it does not end before; 0 for all.
     """
 
     scenario: str
     plan: str | None = None
     family: Family | None = None
     start: int = 1
+    most: int = 0
+
+    @property
+    def ks(self) -> range:
+        """The k of a family that are tried, until nothing fires."""
+        return range(self.start, min(self.start + self.most, MOST_K) if self.most else MOST_K)
 
     def __str__(self) -> str:
         return f"{self.scenario}-{self.family or self.plan}"

@@ -10,9 +10,6 @@ from fault_injection.judge import Violation, judge, relevant
 from fault_injection.plan import Plan
 from fault_injection.scenario import Unit
 
-MOST_K = 10_000
-"""A sweep that has not ended by then never will: the writer does more at every trial."""
-
 
 @dataclass(frozen=True)
 class Schedules:
@@ -99,9 +96,19 @@ def sweep(
         return
     if kinds is not None and unit.family.op not in kinds:
         return
-    for k in range(unit.start, MOST_K):
+    for k in unit.ks:
         history = run(str(unit.family.plan(k)))
         if not history.fired:
             return
         yield k, judged(history, laws)
-    raise VacuousTrialError(f"{unit} still fires at k = {MOST_K:,}; the sweep has no end")
+    see_ended(unit)
+
+
+def see_ended(unit: Unit) -> None:
+    """Refuse a sweep that has come to its last k and still fires, unless no more of it were asked for.
+
+    Raises:
+        VacuousTrialError: it has no end.
+    """
+    if not unit.most:
+        raise VacuousTrialError(f"{unit} still fires at k = {unit.ks[-1]:,}; the sweep has no end")

@@ -15,6 +15,7 @@ import pytest
 from fault_injection import scratch
 from fault_injection.crew import Crew, HarnessError, UnitResult
 from fault_injection.engine import check, claimed_laws, units_for
+from fault_injection.extent import Extent
 from fault_injection.fault import Fault
 from fault_injection.laws import LAWS
 from fault_injection.mechanisms import kernel
@@ -347,7 +348,7 @@ def test_the_scratch_directory_is_removed_on_interrupt(writers: Path, shared: Pa
     previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
-            run(writers, "Writer", "over-older", quick=True, tell=tell)
+            run(writers, "Writer", "over-older", extent=Extent.FEW, tell=tell)
     finally:
         signal.signal(signal.SIGINT, previous)
     assert seen.is_set()
@@ -400,6 +401,6 @@ def test_a_subject_is_driven_through_what_it_has_and_no_more(writers: Path) -> N
     names = {unit.scenario for unit in units_for(subject, claimed)}
     assert "three-dumps" in names
     assert not names & {"stalled-before", "many-wait", "failing-training", "warned", "drain-deadline"}
-    quick = units_for(subject, claimed, quick=True)
-    assert {unit.scenario for unit in quick} == names
-    assert len(quick) < len(units_for(subject, claimed))
+    few = units_for(subject, claimed, extent=Extent.FEW)
+    assert {unit.scenario for unit in few} == names
+    assert len(few) < len(units_for(subject, claimed))

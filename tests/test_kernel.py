@@ -84,6 +84,20 @@ def test_what_is_missing_is_named_with_the_way_to_get_it(monkeypatch: pytest.Mon
     assert all(line.startswith(f"kernel: no {name}: ") and "\n" not in line for name, line in lines.items())
 
 
+def test_what_watches_the_exit_of_a_process_does_not_hold_the_attempts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Coverage tools write and remove files at os._exit, which a child whose calls nobody answers must not come to."""
+    usual, leave = means.missing.__wrapped__(), os._exit
+
+    def watched(code: int) -> None:
+        (tmp_path / "measured").write_text("")
+        leave(code)
+
+    monkeypatch.setattr(os, "_exit", watched)
+    assert means.missing.__wrapped__() == usual
+
+
 def test_a_means_that_does_not_work_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A means counts as there only when the attempt to use it has worked."""
 

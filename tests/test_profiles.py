@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fault_injection.extent import Extent
 from fault_injection.profiles import PROFILES, VARIABLE, choose_profile, seed_of
 from fault_injection.targets.errors import TargetError
 
@@ -23,6 +24,12 @@ def test_the_environment_names_the_profile_and_an_option_overrules_it(
     monkeypatch.setenv(VARIABLE, name)
     assert choose_profile(None) is PROFILES[name]
     assert choose_profile("dev") is PROFILES["dev"]
+
+
+def test_a_quick_run_is_the_least_and_always_the_same() -> None:
+    """The quick profile is for the time between two edits: a few trials of everything, the same each time."""
+    assert PROFILES["quick"].extent is Extent.LEAST
+    assert seed_of(PROFILES["quick"], None) == 0
 
 
 def test_the_nightly_run_is_of_ten_thousand_examples_a_law() -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from fault_injection.crew import Crew, Pool
 from fault_injection.engine import Checked, check
+from fault_injection.extent import Extent
 from fault_injection.matrix import as_values, outcomes
 from fault_injection.scenario import Unit
 from fault_injection.subject import DEFAULT, Spec, load_subject
@@ -56,7 +57,7 @@ def _marks(exits: list[dict[str, str]]) -> Marks:
 
 
 def _checked(spec: Spec, laws: frozenset[str], pool: Pool, **options: object) -> Checked:
-    return check(spec, load_subject(spec), laws=laws, quick=True, pool=pool, **options)
+    return check(spec, load_subject(spec), laws=laws, extent=Extent.FEW, pool=pool, **options)
 
 
 @pytest.mark.parametrize("name", ADAPTERS)

@@ -12,6 +12,7 @@ import pytest
 
 from fault_injection.crew import Crew, Pool, UnitResult
 from fault_injection.engine import check, claimed_laws, probe, units_for
+from fault_injection.extent import Extent
 from fault_injection.lacking import sort_out
 from fault_injection.laws import LAWS
 from fault_injection.mechanisms import kernel
@@ -25,10 +26,11 @@ from tests.zoo.table import Caught, Cleared, Table, stable
 
 pytestmark = [pytest.mark.zoo, pytest.mark.timeout(300)]
 FULL = os.environ.get("VERL_DUMP_FULL") == "1"
+EXTENT = Extent.WHOLE if FULL else Extent.FEW
 # They encode plain JSON values only, as simply as can be: groups S and C are about more.
 GROUPS = frozenset(law for law in LAWS if law[0] in "DEQ")
 ONCE = replace(DEPTH, preemptions=1)
-"""As quick runs do, threads are preempted once at most."""
+"""Threads are preempted once at most."""
 BY_KERNEL = frozenset(law for each in SCENARIOS.values() if each.mechanism == "kernel" for law in each.laws)
 """The laws on which scenarios through the kernel bear."""
 
@@ -60,7 +62,7 @@ def _cleared(cls: type, laws: frozenset[str], pool: Pool, place: int = 0) -> Cle
     spec, begin = _spec(cls), time.monotonic()
     subject = load_subject(spec)
     claimed = claimed_laws(subject) & laws
-    units = shared(units_for(subject, claimed, quick=not FULL), place)
+    units = shared(units_for(subject, claimed, extent=EXTENT), place)
     results = Crew(spec, 0, DEPTH if FULL else ONCE, pool=pool).run(sort_out(units), claimed)
     assert not any(result.hung for each in results for result in each.results)
     ran = {SCENARIOS[each.unit.scenario].mechanism for each in results if each.results}
@@ -121,7 +123,7 @@ def test_unseen_writer_is_sent_to_the_kernel(cls: type, pool: Pool, table: Table
     def tell(result: UnitResult) -> None:
         ran.add(SCENARIOS[result.unit.scenario].mechanism)
 
-    checked = check(spec, load_subject(spec), laws=GROUPS, quick=not FULL, pool=pool, tell=tell)
+    checked = check(spec, load_subject(spec), laws=GROUPS, extent=EXTENT, pool=pool, tell=tell)
     assert ran == {"kernel"}
     assert checked.trials > 100
     table.cleared.append(_row(cls, checked.verdicts, ran, checked.trials, time.monotonic() - begin))
@@ -146,8 +148,9 @@ def test_broken_writer_is_caught_by_its_law(cls: type, pool: Pool, table: Table)
     def caught(result: UnitResult) -> bool:
         return any(violation.law == law for each in result.results for violation in each.violations)
 
-    # Of the exit matrix a quick run has few cells; all of one way out are cheap.
-    units = eager(units_for(subject, frozenset({law}), quick=law[0] != "X"))
+    # Of the exit matrix few cells are not enough; all of one way out are cheap.
+    extent = Extent.WHOLE if law[0] == "X" else Extent.FEW
+    units = eager(units_for(subject, frozenset({law}), extent=extent))
     results = Crew(spec, 0, ONCE, pool=pool).run(units, claimed, caught)
     row = _found(cls, results, time.monotonic() - begin)
     table.caught.append(row)

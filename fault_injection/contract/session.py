@@ -9,6 +9,7 @@ import pytest
 from fault_injection.contract.key import CONTRACT
 from fault_injection.crew import Crew, UnitResult
 from fault_injection.engine import claimed_laws, driven_by, is_offered, probe, units_for
+from fault_injection.extent import Extent
 from fault_injection.lacking import sort_out
 from fault_injection.laws import GROUPS, LAWS
 from fault_injection.profiles import choose_profile, seed_of
@@ -29,12 +30,14 @@ class Contract:
         subject: the subject.
         seed: chooses the batches.
         depth: how far examples go.
+        extent: how much of the contract is run.
     """
 
     spec: Spec
     subject: Subject
     seed: int
     depth: Depth
+    extent: Extent = Extent.WHOLE
     trials: int = 0
     _results: dict[str, tuple[UnitResult, ...]] = field(default_factory=dict)
     _driven: frozenset[str] | None = None
@@ -54,7 +57,7 @@ class Contract:
             crew = Crew(self.spec, self.seed, self.depth)
             if self._driven is None:
                 self._driven = self._probed(crew)
-            every = units_for(self.subject, claimed, depth=self.depth)
+            every = units_for(self.subject, claimed, extent=self.extent, seed=self.seed, depth=self.depth)
             units = tuple(unit for unit in every if unit.scenario == scenario and scenario in self._driven)
             # What this machine lacks is a test that is skipped.
             self._results[scenario] = crew.run(sort_out(units), claimed)
@@ -108,10 +111,11 @@ def contract_of(config: pytest.Config) -> Contract:
             profile.examples,
             config.getoption("dump_torch"),
             config.getoption("dump_readers"),
+            preemptions=profile.extent.preemptions,
             schedules=profile.schedules,
         )
         seed = seed_of(profile, config.getoption("dump_seed"))
-        config.stash[CONTRACT] = Contract(spec, load_subject(spec), seed, depth)
+        config.stash[CONTRACT] = Contract(spec, load_subject(spec), seed, depth, profile.extent)
     contract: Contract = config.stash[CONTRACT]
     return contract
 

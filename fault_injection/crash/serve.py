@@ -12,7 +12,7 @@ from fault_injection.plan import Plan, PlanError
 from fault_injection.scenario import Unit
 from fault_injection.scenarios import SCENARIOS
 from fault_injection.subject import Subject
-from fault_injection.sweep import MOST_K, TrialResult, VacuousTrialError
+from fault_injection.sweep import TrialResult, see_ended
 from fault_injection.wire import Job, Reply
 
 
@@ -41,12 +41,13 @@ def _of_unit(bench: Bench, unit: Unit, laws: frozenset[str]) -> list[TrialResult
     if unit.family is None:
         return results_of(bench, record(bench, Plan.parse(unit.plan or "")), laws)[0]
     results: list[TrialResult] = []
-    for k in range(unit.start, MOST_K):
+    for k in unit.ks:
         recording = record(bench, unit.family.plan(k))
         if not recording.history.fired:
             return results
         results += results_of(bench, recording, laws)[0]
-    raise VacuousTrialError(f"{unit} still fires at k = {MOST_K:,}; the sweep has no end")
+    see_ended(unit)
+    return results
 
 
 def _in_full(bench: Bench, plan: Plan, laws: frozenset[str]) -> Reply:
