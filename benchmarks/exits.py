@@ -20,7 +20,10 @@ from fault_injection.ways import WAYS
 
 REFERENCE = ("verl_dump.trainer:ReferenceTrainer", "verl_dump.trainer:AsyncReferenceTrainer")
 # An actor of verl's takes ten seconds to import it.
-IN_ACTORS = {"verl_dump.trainer:ReferenceTrainer": (), "verl:RayPPOTrainer": ("--quick",)}
+IN_ACTORS = {
+    "verl_dump.trainer:ReferenceTrainer": (),
+    "verl:RayPPOTrainer": ("--profile", "dev", "--seed", "0"),
+}
 RAY = ",".join(way.law for way in WAYS if way.place == "ray")
 
 

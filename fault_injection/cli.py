@@ -161,6 +161,7 @@ def _run(spec: Spec, options: argparse.Namespace, laws: frozenset[str] | None, p
             laws=laws,
             scenario=options.scenario,
             extent=options.extent,
+            shuffle=options.shuffle,
             depth=_depth(options),
             pool=pool,
             tell=progress.tell,

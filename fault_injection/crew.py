@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import pickle
+import random
 import signal
 import subprocess
 import sys
@@ -116,6 +117,7 @@ class Crew:
         units: tuple[Unit, ...],
         laws: frozenset[str],
         tell: Callable[[UnitResult], object] | None = None,
+        shuffle: int | None = None,
     ) -> tuple[UnitResult, ...]:
         """Run units on all processes.
 
@@ -123,6 +125,7 @@ class Crew:
             units: what to run.
             laws: the laws to judge by.
             tell: called with each result as it comes, one at a time; what it returns as true ends the run early.
+            shuffle: chooses another order in which they are begun.
 
         Returns:
             The results in the order of the units.
@@ -131,7 +134,10 @@ class Crew:
             TargetError: the subject cannot be loaded or driven.
             HarnessError: the harness itself failed.
         """
-        waiting = deque(enumerate(units))
+        every = list(enumerate(units))
+        if shuffle is not None:
+            random.Random(shuffle).shuffle(every)  # noqa: S311 - no secret depends on it
+        waiting = deque(every)
         done: dict[int, UnitResult] = {}
         errors: list[BaseException] = []
         lock = threading.Lock()

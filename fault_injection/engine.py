@@ -190,6 +190,7 @@ def check(
     laws: frozenset[str] | None = None,
     scenario: str | None = None,
     extent: Extent = Extent.WHOLE,
+    shuffle: int | None = None,
     depth: Depth = DEPTH,
     pool: Pool | None = None,
     tell: Callable[[UnitResult], object] | None = None,
@@ -205,6 +206,7 @@ def check(
         laws: the laws to judge by, by default all.
         scenario: only this scenario.
         extent: how much of the contract is run.
+        shuffle: chooses another order of the trials, which changes nothing of what is found.
         depth: how far examples go.
         pool: where worker processes come from and go back to.
         tell: called with each unit's result as it comes; what it returns as true ends the run early.
@@ -230,7 +232,7 @@ def check(
     if plan is not None:
         plan(len(units))
     at_home = tuple(unit for unit in units if SCENARIOS[unit.scenario].place != "ray")
-    results = crew.run(at_home, claimed, tell)
+    results = crew.run(at_home, claimed, tell, shuffle)
     if len(at_home) < len(units):
         # One Ray is enough for a machine.
         results += Crew(spec, seed, depth, 1, pool).run(units[len(at_home) :], claimed, tell)

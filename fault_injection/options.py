@@ -60,6 +60,9 @@ def _add_depth(check: argparse.ArgumentParser) -> None:
         "--seed", type=int, metavar="N", help="chooses the batches (default 0, or as the profile says)"
     )
     check.add_argument(
+        "--shuffle", type=int, metavar="N", help="run the same trials in another order, which N chooses"
+    )
+    check.add_argument(
         "--scenario", metavar="NAME", help="only this scenario; with --plan one trial, told in full"
     )
     check.add_argument("--plan", metavar="PLAN", help="only this plan, such as 'write#1:ENOSPC'")
