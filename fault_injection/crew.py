@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
 
 MOST_HANGS = 2
 """Trials of one unit that may hang before the rest of the unit is left out, since each costs more than a second."""
+
+
+SPARED = 1.0
+"""Seconds for which a run that ends early waits for the trials that are under way."""
 
 
 class HarnessError(RuntimeError):
@@ -141,12 +146,15 @@ class Crew:
         done: dict[int, UnitResult] = {}
         errors: list[BaseException] = []
         lock = threading.Lock()
+        busy: dict[threading.Thread, _Worker] = {}
+        ended_by: list[threading.Thread] = []
         with self._pool() as pool:
 
             def work() -> None:
                 try:
                     with pool.worker() as worker:
                         self._workers.append(worker)
+                        busy[threading.current_thread()] = worker
                         while waiting and not errors and not self._stopped.is_set():
                             try:
                                 position, unit = waiting.popleft()
@@ -157,8 +165,12 @@ class Crew:
                                 done[position] = result
                                 if tell is not None and tell(result):
                                     waiting.clear()
+                                    ended_by.append(threading.current_thread())
                 except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits
-                    errors.append(error)
+                    if not ended_by:
+                        errors.append(error)
+                if threading.current_thread() in ended_by:
+                    _hurry(busy)
 
             threads = [
                 threading.Thread(target=work, name=f"fault_injection-crew-{i}") for i in range(self.size)
@@ -226,6 +238,17 @@ class Crew:
             rest = replace(unit, start=reply.hung_at + 1)
 
 
+def _hurry(busy: dict[threading.Thread, _Worker]) -> None:
+    """Let the others end what they are at, for a moment; what takes longer than to start a process is given up."""
+    deadline = time.monotonic() + SPARED
+    for thread, worker in tuple(busy.items()):
+        if thread is threading.current_thread():
+            continue
+        thread.join(max(0.0, deadline - time.monotonic()))
+        if thread.is_alive():
+            worker.kill()
+
+
 _SERIAL = itertools.count()
 
 
@@ -241,6 +264,7 @@ class _Worker:
         process = self._process
         if process is not None:
             process.kill()
+            process.wait()
 
     def ask(self, job: Job) -> Reply:
         """Send a job and wait for the answer."""
@@ -268,7 +292,8 @@ class _Worker:
         return reply
 
     def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is None:
+        if self._process is None or self._process.poll() is not None:
+            self.end()
             with self._errors.open("wb") as errors:
                 self._process = subprocess.Popen(
                     [sys.executable, "-m", "fault_injection.worker"],

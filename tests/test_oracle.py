@@ -332,7 +332,7 @@ def test_right_file_is_right(batch):
         pytest.param([1, 2, 3], '"x": [1, 3]', {"S1"}, id="elided"),
         pytest.param(math.nan, '"x": NaN', {"S2"}, id="bare-nan"),
         pytest.param([math.inf], '"x": [1e999]', {"S2", "S4"}, id="infinity-as-a-number"),
-        pytest.param("é", '"x": "Ã©"', {"S3"}, id="wrong-text"),
+        pytest.param("é", '"x": "Ã©"', {"S3", "S9"}, id="wrong-text"),
         pytest.param("a\ud800", '"x": "a\ud800"', {"S3"}, id="surrogate-in-the-bytes"),
         pytest.param(2**70, '"x": 1180591620717411303425', {"S4"}, id="digits"),
         pytest.param(0.1, '"x": 0.1000001', {"S4"}, id="rounded"),

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import coverage
+import coverage.exceptions
 import pytest
 
 PACKAGES = ("verl_dump", "fault_injection")
@@ -159,7 +160,11 @@ def _gather(copy: Path, folder: Path) -> Reach:
     found: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
     for file in folder.glob("coverage.*"):
         data = coverage.CoverageData(str(file))
-        data.read()
+        try:
+            data.read()
+        except coverage.exceptions.DataError:
+            # Of a child that was killed while it wrote: what it reached, its parent or another child mostly reached too.
+            continue
         for path in data.measured_files():
             name = Path(path).relative_to(copy).as_posix()
             for line, contexts in data.contexts_by_lineno(path).items():

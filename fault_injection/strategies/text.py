@@ -25,6 +25,11 @@ _PLAIN = (
     "\\u0041",
     "NaN",
     "null",
+    # What is stripped, or split off, is at an end.
+    " ",
+    "a ",
+    "\ta",
+    "a\n\n",
 )
 _WRITTEN = (
     "naïve",

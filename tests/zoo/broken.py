@@ -11,6 +11,7 @@ from tests.zoo import (
     broken_races,
     broken_reference,
     broken_sizes,
+    broken_values,
 )
 from tests.zoo.broken_crash import *  # noqa: F403 - each class is to be found here by its name
 from tests.zoo.broken_data import *  # noqa: F403
@@ -20,6 +21,7 @@ from tests.zoo.broken_queue import *  # noqa: F403
 from tests.zoo.broken_races import *  # noqa: F403
 from tests.zoo.broken_reference import *  # noqa: F403
 from tests.zoo.broken_sizes import *  # noqa: F403
+from tests.zoo.broken_values import *  # noqa: F403
 
 
 def _broken() -> tuple[type, ...]:
@@ -32,6 +34,7 @@ def _broken() -> tuple[type, ...]:
         broken_races,
         broken_reference,
         broken_sizes,
+        broken_values,
     )
     found = [
         item

@@ -61,6 +61,24 @@ class WritesInPlace(ThreadQueueWriter):
             file.write(self._unpublished)
 
 
+class RenamesBeforeClose(ThreadQueueWriter):
+    broken_law = "D2"
+    because = "the file is moved to its final name while its bytes are still in the buffer of the open file"
+
+    def _write_temp(self, temp, data):
+        self._open = open(temp, "wb")
+        self._open.write(data)
+
+    def _publish(self, temp, path):
+        with self._open:
+            super()._publish(temp, path)
+
+    def _cleanup(self, temp, path):
+        if not self._open.closed:
+            self._open.close()
+        super()._cleanup(temp, path)
+
+
 class TempMatchesGlob(ThreadQueueWriter):
     broken_law = "D2"
     because = "the temporary file is called 1.tmp.jsonl, which readers of *.jsonl take for a dump"

@@ -45,6 +45,29 @@ class IgnoresSyncError(OsWriteWriter):
             os.fsync(file)
 
 
+class ClearsBeforeRaise(ThreadQueueWriter):
+    broken_law = "E1"
+    because = "the list of failures is cleared before it is raised, and both names are of one list"
+
+    def _take_failures(self):
+        with self._room:
+            failures = self._failures
+            self._failures.clear()
+        return failures
+
+
+class RetriesForEver(ThreadQueueWriter):
+    broken_law = "E8"
+    because = "a write that fails is tried again until it succeeds, and on a full disk it never does"
+
+    def _write(self, job):
+        while True:
+            try:
+                return super()._write(job)
+            except OSError:
+                continue
+
+
 class StickyError(ThreadQueueWriter):
     broken_law = "E2"
     because = "failures are raised but not taken off the list"

@@ -251,3 +251,26 @@ class CountsWithoutLock(RaisesAtDrainOnly):
 
 TWINS: tuple[type, ...] = (EndsWhenIdle, RefusesAfterDrain)
 """Correct writers that the broken ones of this module differ from."""
+
+
+class DoneBeforePublished(EndsWhenIdle):
+    broken_law = "D1"
+    because = (
+        "a dump counts as done when its bytes are written, and a drain returns before the file has its name"
+    )
+
+    def _publish(self, temp, path):
+        with self._room:
+            self._pending -= 1
+            self._room.notify_all()
+        super()._publish(temp, path)
+        with self._room:
+            self._pending += 1
+
+    def _drained(self):
+        # Nor does it wait for the thread, which has nothing to do any more.
+        with self._room:
+            self._wait()
+            failures = self._take_failures()
+            common.OPEN.discard(self)
+        return failures
