@@ -138,7 +138,8 @@ def measure(copy: Path, folder: Path, tests: tuple[str, ...]) -> Reach:
     sources = "\n    ".join(str(copy / name) for name in PACKAGES)
     settings.write_text(_SETTINGS.format(context=_CONTEXT, folder=folder, sources=sources), encoding="utf-8")
     script = (
-        "import sys, pytest; from benchmarks.mutation.reach import Recorder; "
+        "import signal, sys, pytest; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "from benchmarks.mutation.reach import Recorder; "
         "sys.exit(pytest.main(sys.argv[2:], plugins=[Recorder(sys.argv[1])]))"
     )
     subprocess.run(

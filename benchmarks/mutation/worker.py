@@ -10,6 +10,7 @@ import contextlib
 import importlib
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -241,10 +242,6 @@ def _warm(copy: Path, seconds: dict[str, float], files: Sequence[str], bench: Ca
 
 
 def _fresh(seconds: dict[str, float], bench: Callable[[Run], None]) -> None:
-    for name in _HEAVY:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
-
     def some(tests: Sequence[str]) -> Outcome:
         files = list(dict.fromkeys(test.partition("::")[0] for test in tests))
 
@@ -283,6 +280,11 @@ def main() -> None:
     def bench(run: Run) -> None:
         refused.extend(Bench(copy, Path(results), run, given).work(orders))
 
+    for name in _HEAVY:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    # A shell that starts this in the background has it ignore the signal, and with it all that the tests start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     null = os.open(os.devnull, os.O_RDWR)
     told = os.dup(1)
     os.dup2(null, 1)
