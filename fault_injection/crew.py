@@ -139,38 +139,19 @@ class Crew:
             TargetError: the subject cannot be loaded or driven.
             HarnessError: the harness itself failed.
         """
-        every = list(enumerate(units))
-        if shuffle is not None:
-            random.Random(shuffle).shuffle(every)  # noqa: S311 - no secret depends on it
-        waiting = deque(every)
-        done: dict[int, UnitResult] = {}
-        errors: list[BaseException] = []
-        lock = threading.Lock()
-        busy: dict[threading.Thread, _Worker] = {}
-        ended_by: list[threading.Thread] = []
+        shift = _Shift(units, shuffle, tell)
         with self._pool() as pool:
 
             def work() -> None:
                 try:
                     with pool.worker() as worker:
                         self._workers.append(worker)
-                        busy[threading.current_thread()] = worker
-                        while waiting and not errors and not self._stopped.is_set():
-                            try:
-                                position, unit = waiting.popleft()
-                            except IndexError:
-                                return
-                            result = self._unit(worker, unit, laws, pool.scratch)
-                            with lock:
-                                done[position] = result
-                                if tell is not None and tell(result):
-                                    waiting.clear()
-                                    ended_by.append(threading.current_thread())
+                        shift.busy[threading.current_thread()] = worker
+                        while not self._stopped.is_set() and (task := shift.next()) is not None:
+                            shift.add(task, self._unit(worker, units[task], laws, pool.scratch))
                 except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits
-                    if not ended_by:
-                        errors.append(error)
-                if threading.current_thread() in ended_by:
-                    _hurry(busy)
+                    shift.fail(error)
+                shift.hurry()
 
             threads = [
                 threading.Thread(target=work, name=f"fault_injection-crew-{i}") for i in range(self.size)
@@ -178,9 +159,7 @@ class Crew:
             for thread in threads:
                 thread.start()
             self._join(threads)
-        if errors:
-            raise errors[0]
-        return tuple(done[position] for position in sorted(done))
+        return shift.results()
 
     def _join(self, threads: list[threading.Thread]) -> None:
         try:
@@ -238,15 +217,65 @@ class Crew:
             rest = replace(unit, start=reply.hung_at + 1)
 
 
-def _hurry(busy: dict[threading.Thread, _Worker]) -> None:
-    """Let the others end what they are at, for a moment; what takes longer than to start a process is given up."""
-    deadline = time.monotonic() + SPARED
-    for thread, worker in tuple(busy.items()):
-        if thread is threading.current_thread():
-            continue
-        thread.join(max(0.0, deadline - time.monotonic()))
-        if thread.is_alive():
-            worker.kill()
+class _Shift:
+    """What the threads of one run share: the units that wait, and what became of the others.
+
+    Args:
+        units: what to run.
+        shuffle: chooses another order in which they are begun.
+        tell: called with each result; what it returns as true ends the run early.
+    """
+
+    def __init__(
+        self, units: tuple[Unit, ...], shuffle: int | None, tell: Callable[[UnitResult], object] | None
+    ) -> None:
+        order = list(range(len(units)))
+        if shuffle is not None:
+            random.Random(shuffle).shuffle(order)  # noqa: S311 - no secret depends on it
+        self.busy: dict[threading.Thread, _Worker] = {}
+        self._waiting = deque(order)
+        self._tell = tell
+        self._done: dict[int, UnitResult] = {}
+        self._errors: list[BaseException] = []
+        self._ended_by: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    def next(self) -> int | None:
+        """The position of the unit that comes next, or None where there is none any more."""
+        with self._lock:
+            return self._waiting.popleft() if self._waiting and not self._errors else None
+
+    def add(self, position: int, result: UnitResult) -> None:
+        """Take a result, and tell it."""
+        with self._lock:
+            self._done[position] = result
+            if self._tell is not None and self._tell(result):
+                self._waiting.clear()
+                self._ended_by = self._ended_by or threading.current_thread()
+
+    def fail(self, error: BaseException) -> None:
+        """Take what a thread ends by; a worker that was given up fails in any way."""
+        with self._lock:
+            if self._ended_by is None:
+                self._errors.append(error)
+
+    def hurry(self) -> None:
+        """In the thread that has ended the run: let the others end what they are at, for a moment, or give them up."""
+        if self._ended_by is not threading.current_thread():
+            return
+        deadline = time.monotonic() + SPARED
+        for thread, worker in tuple(self.busy.items()):
+            if thread is threading.current_thread():
+                continue
+            thread.join(max(0.0, deadline - time.monotonic()))
+            if thread.is_alive():
+                worker.kill()
+
+    def results(self) -> tuple[UnitResult, ...]:
+        """The results in the order of the units; raises what a thread has ended by."""
+        if self._errors:
+            raise self._errors[0]
+        return tuple(self._done[position] for position in sorted(self._done))
 
 
 _SERIAL = itertools.count()

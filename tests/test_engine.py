@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fault_injection import scratch
-from fault_injection.crew import Crew, HarnessError, UnitResult
+from fault_injection.crew import Crew, HarnessError, Pool, UnitResult
 from fault_injection.engine import check, claimed_laws, units_for
 from fault_injection.extent import Extent
 from fault_injection.fault import Fault
@@ -242,6 +242,20 @@ def test_a_target_that_hangs_is_reported_and_the_run_goes_on(writers: Path) -> N
     assert verdicts["E8"].status == "violated"
     assert verdicts["E8"].violations[0].message == "drain never returned"
     assert verdicts["D1"].status == "skipped"
+
+
+def test_a_run_that_ends_early_gives_up_what_takes_long(writers: Path) -> None:
+    """When who is told of the results has seen enough, a trial that hangs is given up, and its worker is replaced."""
+    spec = Spec(f"{writers}:HangsWhenFull")
+    hanging = Unit("over-older", family=Family("write", Fault("ENOSPC"), stays=True))
+    healthy = Unit("over-older", plan="none")
+    with Pool() as pool:
+        crew = Crew(spec, 0, size=2, pool=pool)
+        assert len(crew.run((healthy, healthy), frozenset({"D1"}))) == 2
+        enough = crew.run((hanging, healthy), frozenset({"D1"}), lambda _: True)
+        assert healthy in [result.unit for result in enough]
+        again = crew.run((healthy,) * 4, frozenset({"D1"}))
+    assert [len(result.results) for result in again] == [1] * 4
 
 
 def test_a_worker_lost_in_a_hang_is_replaced(writers: Path) -> None:

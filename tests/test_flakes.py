@@ -55,7 +55,7 @@ def test_no_run_on_the_page_flaked() -> None:
 
 
 def test_the_page_is_made_of_its_json(flakes: Any) -> None:
-    """docs/flakes.md is the text that docs/flakes.json makes."""
+    """The text of docs/flakes.md is what docs/flakes.json makes."""
     stored = json.loads((CHECKOUT / "docs" / "flakes.json").read_text(encoding="utf-8"))
     assert (CHECKOUT / "docs" / "flakes.md").read_text(encoding="utf-8") == flakes.page(stored)
 

@@ -35,7 +35,7 @@ def test_the_page_says_that_all_are_caught_and_none_is_accused() -> None:
 
 
 def test_the_page_is_made_of_its_json() -> None:
-    """docs/zoo.md and docs/zoo.json are the texts that the stored values make."""
+    """The texts of docs/zoo.md and docs/zoo.json are what the stored values make."""
     assert (CHECKOUT / "docs" / "zoo.md").read_text(encoding="utf-8") == page(STORED)
     assert (CHECKOUT / "docs" / "zoo.json").read_text(encoding="utf-8") == as_json(STORED)
 
