@@ -399,6 +399,7 @@ def test_dead_worker_is_replaced(make, disk, directory, monkeypatch):
     with pytest.raises(DumpError, match=r"step 1 .*SystemExit") as caught:
         dumper.drain(LONG)
     assert isinstance(caught.value.__cause__, SystemExit)
+    assert (caught.value.step, caught.value.path) == (1, f"{directory}/1.jsonl")
     assert marks(directory, 2) == ["b"]
     assert workers() == []
 
@@ -471,6 +472,9 @@ def test_dead_worker_without_successor(make, disk, directory, monkeypatch):
     with pytest.raises(DumpErrorGroup) as caught:
         dumper.drain(LONG)
     assert [error.step for error in caught.value.exceptions] == [1, 2, 3]
+    assert [error.path for error in caught.value.exceptions] == [
+        f"{directory}/{step}.jsonl" for step in (1, 2, 3)
+    ]
     assert all("can't start new thread" in str(error) for error in caught.value.exceptions[1:])
 
 
@@ -502,6 +506,7 @@ def test_thread_cannot_start(make, directory, monkeypatch):
         ) as caught:
             dumper.dump(directory, 1, **batch("a"))
         dumper.drain()
+    assert (caught.value.step, caught.value.path) == (1, f"{directory}/1.jsonl")
     assert not caught.value.accepted
     assert isinstance(caught.value.__cause__, RuntimeError)
     assert dumper.pending == ()
@@ -644,6 +649,7 @@ def test_refuses_at_the_bound(make, disk, directory):
         DumpError, match=r"step 3 .* was not accepted: the queue is full \(1 dump\)"
     ) as caught:
         dumper.dump(directory, 3, **batch("c"))
+    assert (caught.value.step, caught.value.path) == (3, f"{directory}/3.jsonl")
     assert not caught.value.accepted
     disk.release()
     dumper.drain()

@@ -9,7 +9,8 @@ import time
 
 import pytest
 
-from verl_dump import DrainTimeout, DumpError, GenerationDumper
+from verl_dump import DrainTimeout, DumpError, GenerationDumper, exits
+from verl_dump.encoding import snapshot
 
 WORKER = "verl-dump-writer"
 LONG = 60.0  # far beyond what any wait in these tests takes
@@ -79,9 +80,70 @@ def test_never_looks_shut_down(directory):
     assert not dumper._shutdown
 
 
-def test_unused_dumper_has_nothing_to_say_at_the_exit():
-    """A process that ends with a dumper that was never given a dump ends in silence."""
-    assert GenerationDumper().at_exit(time.monotonic()) == []
+def test_unused_or_drained_dumper_has_nothing_to_say_at_the_exit(directory):
+    """A process that ends with a dumper that holds nothing, whether it was ever given a dump or not, ends in silence."""
+    dumper = GenerationDumper()
+    assert dumper.at_exit(time.monotonic()) == []
+    dumper.dump(directory, 1, **batch())
+    dumper.drain()
+    assert dumper.at_exit(time.monotonic()) == []
+
+
+def test_exit_asks_every_dumper(directory, capsys):
+    """At the end of the process each dumper is drained, also one that the program has let go of, and its dumps counted."""
+    dumper = GenerationDumper()
+    dumper.dump(directory, 0, **batch())
+    dumper.drain()
+    for step in (1, 2, 3):
+        dumper.dump(directory, step, **batch())
+    del dumper
+    exits._at_exit()
+    assert sorted(os.listdir(directory)) == [f"{step}.jsonl" for step in range(4)]
+    assert "verl_dump: the process ended without drain(): 3 written, 0 failed" in capsys.readouterr().err
+
+
+def test_interrupted_exit_tells_what_it_knows(directory, disk, monkeypatch):
+    """An interrupt of the drain at the exit ends it, and what failed and what is not on disk is told all the same."""
+    dumper = GenerationDumper(on_error="warn", exit_timeout=LONG)
+    dumper.dump(directory, 1, **{**batch(), "scores": []})
+    disk.gate.clear()
+    dumper.dump(directory, 2, **batch())
+
+    owned = []
+
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    def jobs():
+        owned.append(dumper._changed._is_owned())
+        return real()
+
+    real = dumper._jobs
+    with monkeypatch.context() as patch:
+        patch.setattr(dumper, "_drain", interrupt)
+        patch.setattr(dumper, "_jobs", jobs)
+        first, *rest = dumper.at_exit(time.monotonic())
+    assert owned == [True]
+    assert "0 written, 1 failed, 1 not on disk" in first
+    assert [f"step {step} " in line for step, line in enumerate(rest, 1)] == [True, True]
+    disk.gate.set()
+    dumper.drain(LONG)
+
+
+@pytest.mark.parametrize(("timeout", "waits"), [(None, None), (0, 0.0)], ids=["no-deadline", "deadline"])
+def test_deadline_holds_for_the_end_of_the_worker(directory, monkeypatch, timeout, waits):
+    """A drain whose dumps are all on disk waits for its thread to end, but not past the deadline."""
+    dumper = GenerationDumper()
+    dumper.dump(directory, 1, **batch())
+    worker = dumper._thread
+    with dumper._changed:
+        assert dumper._changed.wait_for(lambda: not dumper._jobs(), LONG)
+    asked = []
+    with monkeypatch.context() as patch:
+        patch.setattr(worker, "join", asked.append)
+        dumper.drain(timeout)
+    assert asked == [waits]
+    worker.join(LONG)
 
 
 def test_exit_counts_from_nothing(directory):
@@ -146,9 +208,29 @@ def test_pending_until_on_disk(directory, disk):
     dumper.drain(LONG)
 
 
+def test_the_bound_in_bytes_can_be_reached(directory, disk):
+    """Dumps that hold just as many bytes as may wait are accepted, and then no other one is."""
+    dumper = GenerationDumper(max_pending_bytes=2 * snapshot(1, **batch()).size, on_full="error")
+    disk.gate.clear()
+    for step in (1, 2):
+        dumper.dump(directory, step, **batch())
+    with pytest.raises(DumpError, match=r"the queue is full \(2 dumps\)"):
+        dumper.dump(directory, 3, **batch())
+    disk.gate.set()
+    dumper.drain(LONG)
+
+
+def test_the_thread_does_not_hold_the_process(directory):
+    """The interpreter does not wait for the thread that writes: how long it may take is the exit timeout's to say."""
+    dumper = GenerationDumper()
+    dumper.dump(directory, 1, **batch())
+    assert [thread.daemon for thread in threading.enumerate() if thread.name == WORKER] == [True]
+    dumper.drain()
+
+
 @pytest.mark.parametrize("on_error", ["raise", "warn"])
-def test_failures_are_noted_one_at_a_time(directory, disk, on_error):
-    """Whoever notes a failure has the lock, so that none is lost to one who takes them at that instant."""
+def test_failures_are_noted_one_at_a_time(directory, disk, monkeypatch, on_error):
+    """Whoever notes or takes failures has the lock, so that none is lost to another who does at that instant."""
     dumper = GenerationDumper(on_error=on_error)
     owned = []
 
@@ -157,20 +239,26 @@ def test_failures_are_noted_one_at_a_time(directory, disk, on_error):
             owned.append(dumper._changed._is_owned())
             super().append(failure)
 
+    def take():
+        owned.append(dumper._changed._is_owned())
+        return real()
+
+    real = dumper._take_failures
     disk.error = full()
     disk.gate.clear()
     dumper.dump(directory, 1, **batch())
     dumper._failures = Failures()
+    monkeypatch.setattr(dumper, "_take_failures", take)
     if on_error == "warn":
         dumper.dump(directory, 2, **{**batch(), "scores": []})
     disk.gate.set()
     with dumper._changed:
         assert dumper._changed.wait_for(lambda: not dumper._jobs(), LONG)
-    assert owned == [True] * (2 if on_error == "warn" else 1)
     if on_error == "raise":
         with pytest.raises(DumpError):
             dumper.drain(LONG)
     dumper.drain(LONG)
+    assert owned == [True] * 3
 
 
 def test_refusal_is_logged_once_with_its_traceback(directory, caplog):
@@ -182,7 +270,7 @@ def test_refusal_is_logged_once_with_its_traceback(directory, caplog):
     assert record.getMessage().count("was not accepted") == 1
     assert "columns differ in length" in record.getMessage()
     assert isinstance(record.exc_info[1], ValueError)
-    assert record.step == 7
+    assert (record.step, record.name) == (7, "verl_dump")
     dumper.drain()
 
 
@@ -232,22 +320,3 @@ def test_exit_logs_what_it_attaches(directory, disk, caplog):
             raise SystemExit(3)
     assert [record.getMessage() for record in caplog.records] == caught.value.__notes__
     assert len(caught.value.__notes__) == 1
-
-
-def test_worker_that_dies_before_its_first_dump(directory, monkeypatch):
-    """A worker that dies with nothing in hand costs no dump: the next one writes what waits."""
-    dumper = GenerationDumper()
-    real = dumper._next_job
-    deaths = [RuntimeError("dead")]
-
-    def next_job():
-        if deaths:
-            raise deaths.pop()
-        return real()
-
-    monkeypatch.setattr(dumper, "_next_job", next_job)
-    # The worker reports its own death; nobody has to look for it.
-    monkeypatch.setattr(threading, "excepthook", lambda _: None)
-    dumper.dump(directory, 1, **batch())
-    dumper.drain(LONG)
-    assert os.listdir(directory) == ["1.jsonl"]

@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from verl_dump import DrainTimeout, DumpError
-from verl_dump.errors import failed, refused
+from verl_dump.errors import attach, failed, refused
 
 
 def test_an_error_shows_what_it_was_made_of():
@@ -48,6 +48,7 @@ def test_every_failure_ends_with_advice(cause, advice):
     error = failed(3, "/d/3.jsonl", cause)
     assert str(error) == f"dump of step 3 to /d/3.jsonl failed: {type(cause).__name__}: {cause}; {advice}"
     assert error.__cause__ is cause
+    assert (error.step, error.path, error.errno) == (3, "/d/3.jsonl", getattr(cause, "errno", None))
     assert error.accepted is True
 
 
@@ -56,3 +57,46 @@ def test_a_refusal_says_that_nothing_was_accepted():
     error = refused(3, "/d/3.jsonl", "the queue is full")
     assert (error.step, error.path, error.errno, error.accepted) == (3, "/d/3.jsonl", None, False)
     assert str(error) == "dump of step 3 to /d/3.jsonl was not accepted: the queue is full"
+
+
+class AskedError(ValueError):
+    """An exception in a circle, which gives up on whoever goes round for ever."""
+
+    following = None
+    left = 10
+
+    @property
+    def __context__(self):
+        self.left -= 1
+        assert self.left, "asked again and again"
+        return self.following
+
+
+@pytest.mark.parametrize("length", [1, 2, 3])
+def test_a_circle_that_the_error_is_not_in_is_walked_once(length):
+    """Where a context chain ends in a circle the failure is noted and kept, and the chain is left as it is."""
+    primary, circle = ValueError("primary"), [AskedError() for _ in range(length)]
+    for one, other in zip(circle, circle[1:] + circle[:1], strict=True):
+        one.following = other
+    primary.__context__ = circle[0]
+    failure = failed(3, "/d/3.jsonl", ValueError("x"))
+    assert attach(primary, failure) == (str(failure),)
+    assert primary.dump_failures == (failure,)
+    assert primary.__context__ is circle[0]
+
+
+def test_a_failure_is_linked_once():
+    """A failure that is in the context chain already does not become its own context."""
+    primary, failure = ValueError("primary"), failed(3, "/d/3.jsonl", ValueError("x"))
+    primary.__context__ = failure
+    attach(primary, failure)
+    assert primary.__context__ is failure
+    assert failure.__context__ is None
+
+
+def test_a_late_drain_is_attached_with_its_failures():
+    """An exception that meets a late drain has a note for each dump that failed besides, and one for the rest."""
+    primary, failure = ValueError("primary"), failed(2, "/d/2.jsonl", ValueError("x"))
+    late = DrainTimeout(2.5, [(3, "/d/3.jsonl")], [failure])
+    assert attach(primary, late) == (str(failure), str(late))
+    assert primary.__notes__ == [str(failure), str(late)]

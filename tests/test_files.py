@@ -338,6 +338,7 @@ def test_living_process_of_another_user(monkeypatch):
 
     def answer(error):
         def kill(pid, signal):
+            assert signal == 0, "to ask is to send none"
             raise error
 
         return kill

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from verl_dump import DrainTimeout, DumpError, DumpErrorGroup, DumpMixin
+from verl_dump import DrainTimeout, DumpError, DumpErrorGroup, DumpMixin, GenerationDumper
 from verl_dump.policies import Policies
 
 LONG = 60.0
@@ -61,6 +61,26 @@ def test_signatures():
     assert list(inspect.signature(DumpMixin._write_generations).parameters) == [*dump, "global_steps"]
     assert isinstance(inspect.getattr_static(DumpMixin, "_write_generations"), staticmethod)
     assert DumpMixin.dump_capabilities == {"durable", "deadline", "warn"}
+
+
+def test_defaults():
+    """A dumper has the defaults that are documented, and a trainer's has the same."""
+    documented = {
+        "fsync": True,
+        "max_pending": 64,
+        "max_pending_bytes": 512 * 1024 * 1024,
+        "on_full": "block",
+        "same_step": "merge",
+        "on_error": "raise",
+        "exit_timeout": 30.0,
+        "non_finite": "null",
+        "unknown": "error",
+        "ragged": "error",
+        "collide": "rename",
+        "scalar": "error",
+    }
+    assert GenerationDumper.__init__.__kwdefaults__ == documented
+    assert {name: getattr(DumpMixin, f"dump_{name}") for name in documented} == documented
 
 
 def test_dump_without_init(tmp_path):
@@ -251,6 +271,16 @@ def test_instance_attribute_is_an_option(tmp_path):
         trainer._shutdown_dump_executor()
 
 
+def test_options_are_read_once(tmp_path):
+    """An attribute that is set after the first dump is no option any more, whatever it is."""
+    trainer = bare()
+    hand_over(trainer, str(tmp_path))
+    trainer.dump_same_step = trainer.dump_on_full = "nonsense"
+    hand_over(trainer, str(tmp_path), "b")
+    trainer._shutdown_dump_executor()
+    assert marks(tmp_path / "1.jsonl") == ["a", "b"]
+
+
 def test_subclass_with_its_own_init(tmp_path):
     """A subclass that skips `super().__init__()` and is otherwise unlike the mixin dumps."""
 
@@ -285,7 +315,8 @@ def test_write_at_once(tmp_path):
     """`_write_generations` returns when the file is complete, replaces an older one, and leaves no thread."""
     for mark in "ab":
         DumpMixin._write_generations(["i"], ["o"], ["g"], [1], {"mark": [mark]}, str(tmp_path / "new"), 4)
-    assert marks(tmp_path / "new" / "4.jsonl") == ["b"]
+    row = {"input": "i", "output": "o", "gts": "g", "score": 1, "step": 4, "mark": "b"}
+    assert [json.loads(line) for line in (tmp_path / "new" / "4.jsonl").read_text().splitlines()] == [row]
     assert os.listdir(tmp_path / "new") == ["4.jsonl"]
     assert writers() == []
 
@@ -295,6 +326,7 @@ def test_write_at_once_fails(tmp_path, blocker, monkeypatch):
     with pytest.raises(DumpError, match="step 4") as caught:
         DumpMixin._write_generations(["i"], ["o"], ["g"], [1], {}, blocker, 4)
     assert isinstance(caught.value.__cause__, OSError)
+    assert (caught.value.step, caught.value.path) == (4, os.path.join(blocker, "4.jsonl"))
     with pytest.raises(ValueError, match="differ in length"):
         DumpMixin._write_generations(["i"], [], ["g"], [1], {}, str(tmp_path), 4)
 

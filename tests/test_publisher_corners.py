@@ -40,6 +40,33 @@ def test_other_steps_and_directories_are_other_files(tmp_path):
         assert (tmp_path / name).read_bytes() == LINES[0]
 
 
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        pytest.param("node-7.cluster", "node_7.cluster", id="dashes"),
+        pytest.param("a/b c\n", "a_b_c_", id="what-no-file-name-has"),
+        pytest.param("Ünïx", "_n_x", id="beyond-ascii"),
+        pytest.param("", "host", id="nameless"),
+    ],
+)
+def test_the_host_is_a_part_of_a_file_name(name, part):
+    """The name of any host becomes a text that a file name may hold and that has no separator of its parts in it."""
+    assert files._host(name) == part
+
+
+def test_a_long_host_name_is_cut():
+    """However long the name of the host, a temporary file has a name that file systems take."""
+    assert 0 < len(files._host("x" * 300)) < 100
+
+
+def test_the_umask_decides_who_may_read(tmp_path):
+    """A dump has the permissions of any other new file, so that who may read it is the umask's to say."""
+    for mask, mode in ((0, 0o666), (0o027, 0o640)):
+        os.umask(mask)
+        Publisher().publish(str(tmp_path / "3.jsonl"), LINES)
+        assert os.stat(tmp_path / "3.jsonl").st_mode & 0o777 == mode
+
+
 def test_second_dump_of_a_step_is_told_of_with_its_file(tmp_path):
     """Where a step may be dumped once, the error of the second dump is that its file exists."""
     publisher = Publisher(same_step="error")
@@ -116,6 +143,26 @@ def test_a_file_that_another_has_changed_is_told_of(tmp_path, content):
     with pytest.raises(OSError, match="someone else changed the file") as caught:
         publisher.publish(path, LINES)
     assert (caught.value.errno, caught.value.filename) == (errno.ESTALE, path)
+
+
+def test_a_directory_that_cannot_be_listed_takes_dumps(tmp_path, monkeypatch):
+    """That leftovers cannot be looked for is no matter of the dump."""
+
+    def listdir(_):
+        raise PermissionError(errno.EACCES, "no")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "listdir", listdir)
+        Publisher().publish(str(tmp_path / "3.jsonl"), LINES)
+    assert os.listdir(tmp_path) == ["3.jsonl"]
+
+
+def test_to_ask_for_a_process_is_to_send_it_no_signal(monkeypatch):
+    """Whether another process lives is asked by the signal 0, which it does not notice."""
+    sent = []
+    monkeypatch.setattr(os, "kill", lambda *args: sent.append(args))
+    assert files._lives(os.getpid() + 1)
+    assert sent == [(os.getpid() + 1, 0)]
 
 
 def test_a_leftover_that_stays_does_not_save_another(tmp_path, monkeypatch):

@@ -128,6 +128,14 @@ def check_drained(trainer):
     assert [thread for thread in threading.enumerate() if thread.name == "verl-dump-writer"] == []
 
 
+def test_defaults(kind):
+    """A trainer of which nothing is asked validates, trains one epoch to its end, and dumps nothing."""
+    trainer = kind(TrainerConfig(), [batch("train")], [batch("val")])
+    trainer.run()
+    assert trainer.hooks == ["validate0", "begin0", "step1", "end1"]
+    check_drained(trainer)
+
+
 def test_val_only(kind, place):
     """With val_only, fit() validates and returns with the validation dump on disk."""
     trainer = trainer_of(kind, place, val_before_train=True, val_only=True)
@@ -136,6 +144,33 @@ def test_val_only(kind, place):
     assert [row["mark"] for row in rows(place.validation, 0)] == ["val1", "val1", "val2", "val2"]
     assert files(place.rollout) == []
     check_drained(trainer)
+
+
+@pytest.mark.parametrize("dumps", [True, False], ids=["dumped", "not-dumped"])
+def test_validation_counts_its_rows(place, dumps):
+    """The metrics of a validation tell how many rows it had, whether or not they are dumped."""
+    trainer = trainer_of(ReferenceTrainer, place, **({} if dumps else {"validation_data_dir": None}))
+    assert trainer._validate() == {"val/rows": 4}
+    trainer._shutdown_dump_executor()
+    assert files(place.validation) == (["0.jsonl"] if dumps else [])
+
+
+def test_times_of_a_step(kind, place):
+    """What a step notes of its times is what is at hand where its generations are dumped, and each step begins anew."""
+    seen = []
+
+    class Timed(kind):
+        def step(self, metrics, timing_raw):
+            timing_raw[f"gen{self.global_steps}"] = 0.5
+            metrics["loss"] = 1.0
+            return super().step(metrics, timing_raw)
+
+        def _log_rollout_data(self, batch, timing_raw, rollout_data_dir):
+            seen.append(timing_raw)
+            return super()._log_rollout_data(batch, timing_raw, rollout_data_dir)
+
+    trainer_of(Timed, place, batches=2).run()
+    assert seen == [{"gen1": 0.5}, {"gen2": 0.5}]
 
 
 def test_last_step(kind, place):
@@ -192,6 +227,7 @@ def test_zero_steps(kind, place, config):
     trainer = trainer_of(kind, place, val_before_train=True, **config)
     trainer.run()
     assert trainer.hooks == ["validate0", "begin0", "end0"]
+    assert trainer.train_item is None
     assert files(place.validation) == ["0.jsonl"]
     check_drained(trainer)
 
@@ -302,11 +338,12 @@ def test_failed_dump(kind, place, way_out):
 
 
 def test_request_id(kind, place):
-    """The dump has the request ids as a column, and the batch's own extras are as they were."""
+    """The dump has the batch's columns and the request ids as one more, and the batch's own extras are as they were."""
     trainer = trainer_of(kind, place, batches=1)
     (given,) = trainer.train_dataloader
     trainer.run()
-    assert [row["request_id"] for row in rows(place.rollout, 1)] == ["train1-id0", "train1-id1"]
+    given_row = {"input": "train1-1", "output": "o", "gts": "g", "score": 1.0, "step": 1, "mark": "train1"}
+    assert rows(place.rollout, 1)[1] == {**given_row, "request_id": "train1-id1"}
     assert given.reward_extra_infos_dict == {"mark": ["train1", "train1"]}
 
 

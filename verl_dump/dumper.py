@@ -226,7 +226,8 @@ class GenerationDumper:
         try:
             late, failures = self._drain(max(0.0, started + self._exit_timeout - time.monotonic()))
         except KeyboardInterrupt:
-            late, failures = self._jobs(), self._take_failures()
+            with self._changed:
+                late, failures = self._jobs(), self._take_failures()
         summary = f"{self._written} written, {len(failures)} failed, {len(late)} not on disk"
         lines = [f"the process ended without drain(): {summary}; call drain() before the end"]
         lines += [str(failure) for failure in failures]
@@ -266,7 +267,10 @@ class GenerationDumper:
                 )
             self._changed.wait(_LOOK_SECONDS)
             self._look()
-        self._ensure_worker(step, path)
+        try:
+            self._ensure_worker()
+        except Exception as error:
+            raise refused(step, path, f"the writer thread cannot start: {error}") from error
         if not self._undrained:
             self._undrained, self._written = True, 0
         # One operation takes the batch over, so that an interrupt finds it accepted or not.
@@ -278,14 +282,11 @@ class GenerationDumper:
         held = sum(job.batch.size for job in jobs)
         return not jobs or (len(jobs) < self._max_pending and held + size <= self._max_pending_bytes)
 
-    def _ensure_worker(self, step: int, path: str) -> None:
+    def _ensure_worker(self) -> None:
         if self._thread is not None and self._thread.is_alive():
             return
         thread = threading.Thread(target=self._work, name="verl-dump-writer", daemon=True)
-        try:
-            thread.start()
-        except Exception as error:
-            raise refused(step, path, f"the writer thread cannot start: {error}", error) from error
+        thread.start()
         self._thread = thread
         exits.cover_child()
 
@@ -309,16 +310,18 @@ class GenerationDumper:
         """Start another worker for what waits; return whether the dead one's job was in hand, and reported."""
         lost, self._active, self._thread = self._active, None, None
         if lost is not None:
-            self._failures.append(self._logged(failed(lost.step, lost.path, error)))
+            self._fail(lost, error)
         try:
             if self._queue:
-                self._ensure_worker(self._queue[0].step, self._queue[0].path)
-        except DumpError as refusal:
+                self._ensure_worker()
+        except Exception as refusal:  # noqa: BLE001
             while self._queue:
-                job = self._queue.popleft()
-                self._failures.append(self._logged(failed(job.step, job.path, refusal.__cause__ or refusal)))
+                self._fail(self._queue.popleft(), refusal)
         self._changed.notify_all()
         return lost is not None
+
+    def _fail(self, job: _Job, error: BaseException) -> None:
+        self._failures.append(self._logged(failed(job.step, job.path, error)))
 
     def _take_failures(self) -> list[DumpError]:
         failures, self._failures = self._failures, []

@@ -12,7 +12,7 @@ if sys.version_info < (3, 11):
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_ADVICE = {
+_ADVICE: dict[int | None, str] = {
     codes.ENOSPC: "free space on that disk",
     codes.EDQUOT: "free space within the quota",
     codes.EFBIG: "raise the file size limit",
@@ -94,7 +94,7 @@ def count(dumps: Sequence[object]) -> str:
 def failed(step: int, path: str, cause: BaseException) -> DumpError:
     """Return the error of a dump that failed while it was written."""
     number = cause.errno if isinstance(cause, OSError) else None
-    advice = _OTHERWISE if number is None else _ADVICE.get(number, _OTHERWISE)
+    advice = _ADVICE.get(number, _OTHERWISE)
     error = DumpError(
         f"dump of step {step} to {path} failed: {type(cause).__name__}: {cause}; {advice}", step, path, number
     )
@@ -133,7 +133,7 @@ def attach(primary: BaseException, failure: DumpError | DumpErrorGroup | DrainTi
     notes = tuple(str(part) for part in _parts(failure))
     primary.__notes__ = [*getattr(primary, "__notes__", ()), *notes]  # type: ignore[attr-defined, unused-ignore]
     primary.dump_failures = (*getattr(primary, "dump_failures", ()), failure)  # type: ignore[attr-defined]
-    seen = {id(primary), id(failure)}
+    seen = {id(failure)}
     last = primary
     while last.__context__ is not None and id(last.__context__) not in seen:
         last = last.__context__

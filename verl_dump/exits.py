@@ -87,9 +87,9 @@ def _at_exit() -> None:
     started = time.monotonic()
     lines = [line for dumper in tuple(_watched) for line in dumper.at_exit(started)]
     if lines:
-        # stderr may be closed or None by now.
+        # stderr may be closed or None by now; `print` would then take stdout, which is the program's.
         with contextlib.suppress(Exception):
-            print(*(f"verl_dump: {line}" for line in lines), sep="\n", file=sys.stderr, flush=True)
+            sys.stderr.writelines(f"verl_dump: {line}\n" for line in lines)
 
 
 def _after_fork() -> None:

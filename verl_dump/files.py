@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 SameStep = Literal["merge", "error", "replace"]
-_HOST = re.sub(r"[^A-Za-z0-9.]", "_", platform.node())[:40] or "host"
 _LEFTOVER = re.compile(r"\.-?\d+\.jsonl\.(?P<host>[A-Za-z0-9._]+)-(?P<pid>\d+)-\d+\.tmp")
 _NUMBERS = itertools.count()
 _OPENED: set[str] = set()  # the temporary files of this process, of all publishers
@@ -34,6 +33,14 @@ def locate(directory: str | os.PathLike[str], step: SupportsIndex) -> tuple[int,
     except TypeError:
         raise TypeError(f"step must be an integer, not a {type(step).__name__}") from None
     return number, os.path.join(folder, f"{number}.jsonl")
+
+
+def _host(name: str) -> str:
+    """Return the name of a host as a part of a file name."""
+    return re.sub(r"[^A-Za-z0-9.]", "_", name)[:40] or "host"
+
+
+_HOST = _host(platform.node())
 
 
 class Publisher:

@@ -33,8 +33,8 @@ def described(value: Any) -> str:
 
 def is_a(value: Any, package: str, *names: str) -> bool:
     """Say whether a value is of one of these classes of a package that need not be there."""
-    module = sys.modules.get(package)
-    classes = [getattr(module, name, None) for name in names] if module else []
+    module = sys.modules.get(package)  # None has no such attribute either
+    classes = [getattr(module, name, None) for name in names]
     return any(isinstance(cls, type) and isinstance(value, cls) for cls in classes)
 
 

@@ -62,7 +62,6 @@ class _Hooks(DumpMixin):
     config: TrainerConfig
     train_dataloader: Iterable[Any]
     val_dataloader: Iterable[Batch] = ()
-    global_steps: int = 0
     train_item: Any = None
 
     def __init__(

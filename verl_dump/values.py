@@ -40,12 +40,10 @@ class Copier:
         self._policies = policies
         self._depth = 0
         self._by_type: dict[type, Callable[[Any], Any]] = {
-            str: self._text,
             **dict.fromkeys((bool, NoneType), _as_it_is),
+            # Of these very classes no value has to be asked for its number; `_way` finds what copies the others.
             int: self._integer,
             float: self._floating,
-            dict: self._mapping,
-            **dict.fromkeys((list, tuple), self._sequence),
         }
 
     def rows(self, values: Any) -> list[Any] | None:
