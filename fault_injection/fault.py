@@ -23,7 +23,6 @@ class FaultKind:
         meaning: one sentence on what happens.
         parameter: what the text in parentheses means (`bytes`, `time`), or empty for none.
         errno: the error number that is raised, 0 for none.
-        stays: whether a persistent form (`#1+`) makes sense in a sweep.
     """
 
     name: str
@@ -32,7 +31,6 @@ class FaultKind:
     meaning: str
     parameter: str = ""
     errno: int = 0
-    stays: bool = True
 
 
 _DISK = frozenset({"disk"})
@@ -88,26 +86,15 @@ _SHAPES = [
         _DISK,
         "the sync fails with EIO, the unsynced bytes are gone, and later syncs succeed (fsync study, ATC 2020)",
         errno=errno.EIO,
-        stays=False,
     ),
-    FaultKind(
-        "vanish", FILE_OPS - {"mkdir"}, _REAL, "the dump directory is removed just before", stays=False
-    ),
-    FaultKind(
-        "replace", FILE_OPS - {"mkdir"}, _REAL, "the dump directory is replaced by an empty one", stays=False
-    ),
+    FaultKind("vanish", FILE_OPS - {"mkdir"}, _REAL, "the dump directory is removed just before"),
+    FaultKind("replace", FILE_OPS - {"mkdir"}, _REAL, "the dump directory is replaced by an empty one"),
 ]
 
 _CRASHES = [
+    FaultKind("kill", FILE_OPS, _REAL, "the process is killed (SIGKILL) just before the operation"),
     FaultKind(
-        "kill", FILE_OPS, _REAL, "the process is killed (SIGKILL) just before the operation", stays=False
-    ),
-    FaultKind(
-        "torn",
-        frozenset({"write"}),
-        _REAL,
-        "half of the bytes are written, then the process is killed",
-        stays=False,
+        "torn", frozenset({"write"}), _REAL, "half of the bytes are written, then the process is killed"
     ),
 ]
 

@@ -55,7 +55,7 @@ class Story:
     def hand_over(self, step: int, *, rows: int = 2, directory: str = "dump") -> int:
         """A call of dump begins; returns the number of the dump."""
         number = len(self.rows)
-        self.rows.append(expected_rows(make_batch(0, number, step, rows=rows)))
+        self.rows.append(expected_rows(make_batch(0, number, step, rows=rows))[:rows])
         self.names.append(f"{directory}/{step}.jsonl")
         self.events.append(HandedOver(number, step, directory, self.rows[number]))
         return number

@@ -52,13 +52,14 @@ def test_in_memory_the_renames_are_not_seen(name: str, wrong: bool) -> None:
 
 
 @pytest.mark.parametrize("law", ["D1", "D4"])
-@pytest.mark.parametrize("plan", ["none", "write#9:ENOSPC", "write#9:vanish"])
-def test_each_loss_is_the_matter_of_one_law(law: str, plan: str) -> None:
+@pytest.mark.parametrize("fault", ["", "ENOSPC", "vanish", "replace", "kill", "torn"])
+def test_each_loss_is_the_matter_of_one_law(law: str, fault: str) -> None:
     """D1 is about disks that cannot fail and D4 about those that can, but for directories that are taken away."""
-    story = Story(plan)
+    story = Story(f"write#9:{fault}" if fault else "none")
     story.dump(STEP)
     story.drain()
-    assert len(story.accused(law)) == ((law, plan) in {("D1", "none"), ("D4", "write#9:ENOSPC")})
+    of_law = {"D1": {""}, "D4": {"ENOSPC", "kill", "torn"}}
+    assert len(story.accused(law)) == (fault in of_law[law])
 
 
 @pytest.mark.parametrize("before", ["written", "refused"])
@@ -224,6 +225,16 @@ def test_a_dump_that_no_locale_hurts_is_not_accused() -> None:
     assert story.accused("S3") == ()
 
 
+def test_every_restarted_run_may_replace_what_those_before_it_wrote() -> None:
+    """A step that three runs have dumped is on disk as the last of them dumped it."""
+    story = Story()
+    for _ in range(3):
+        story.write(story.dump(STEP))
+        story.drain()
+        story.mark("new run")
+    assert story.accused("D1") == story.accused("D6") == ()
+
+
 def test_an_older_file_need_not_be_a_dump() -> None:
     """A file of an earlier run is complete as it was found, whatever it holds."""
     story = Story()
@@ -231,7 +242,59 @@ def test_an_older_file_need_not_be_a_dump() -> None:
     story.put(f"dump/{STEP}.jsonl", b"no JSON")
     number = story.dump(STEP)
     story.put(f"dump/{STEP}.jsonl", story.content(number))
+    assert story.accused("D1") == story.accused("D2") == ()
+
+
+@pytest.mark.parametrize("dumps", [(1,), (0, 1)], ids=["alone", "behind-its-own"])
+def test_rows_of_another_step_make_no_file_whole(dumps: tuple[int, ...]) -> None:
+    """Rows that were handed over for another step are no complete content of a file, alone or behind its own."""
+    story = Story()
+    story.dump(STEP)
+    story.dump(STEP + 1)
+    story.put(f"dump/{STEP}.jsonl", story.content(*dumps))
+    assert len(story.accused("D2")) == 1
+
+
+def test_a_file_that_is_there_before_its_dump_is_accused() -> None:
+    """Only what has been handed over by then can be the complete content of a file."""
+    story = Story()
+    story.put(f"dump/{STEP}.jsonl", story.content(story.dump(STEP)))
     assert story.accused("D2") == ()
+    story.events.insert(0, story.events.pop())
+    assert len(story.accused("D2")) == 1
+
+
+def test_an_empty_file_is_a_whole_dump_of_no_rows() -> None:
+    """A dump of no rows is whole in a file that is empty."""
+    story = Story()
+    story.put(f"dump/{STEP}.jsonl", story.content(story.dump(STEP, rows=0)))
+    story.drain()
+    assert story.accused("D1") == story.accused("D2") == ()
+
+
+def test_a_torn_file_at_the_end_is_told_of_as_torn() -> None:
+    """D1 tells that the file of a dump is torn, where it is."""
+    story = Story()
+    story.put(f"dump/{STEP}.jsonl", story.content(story.dump(STEP))[:-1])
+    story.drain()
+    (message,) = story.accused("D1")
+    assert message.endswith(f"drained without error, but dump/{STEP}.jsonl is torn")
+
+
+@pytest.mark.parametrize("where", ["beside", "between"])
+def test_rows_that_lie_elsewhere_are_not_lost_to_another_dump(where: str) -> None:
+    """D6 is about rows that are nowhere: those under another name, or between others, are for D2 to judge."""
+    story = Story()
+    first, second = story.dump(STEP), story.dump(STEP)
+    if where == "beside":
+        story.write(second)
+        story.files["dump/first.jsonl"] = story.content(first)
+    else:
+        lines = (story.content(number).splitlines(keepends=True) for number in (first, second))
+        story.put(story.names[first], b"".join(line for pair in zip(*lines, strict=True) for line in pair))
+    story.files["dump/torn"] = b"{"
+    story.drain()
+    assert story.accused("D6") == ()
 
 
 @pytest.mark.parametrize("kind", ["open", "unlink", "rmdir"])

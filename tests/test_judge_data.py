@@ -78,6 +78,7 @@ def test_a_lost_file_is_accused() -> None:
             lambda rows: [{**row, "more": 1} for row in rows], "has the extra 'more'", id="column-added"
         ),
         pytest.param(lambda rows: [*rows, rows[0]], "holds 1 row that nobody handed over", id="row-again"),
+        pytest.param(lambda rows: [*rows, *rows], "holds 2 rows that nobody handed over", id="rows-again"),
     ],
 )
 def test_changed_rows_are_accused(change: object, word: str) -> None:
@@ -148,6 +149,7 @@ def test_a_step_dumped_again_by_a_restarted_run_replaces_the_first() -> None:
         pytest.param(lambda content: b"\0" * len(content), id="zeros"),
         pytest.param(lambda content: b"\xff" + content, id="not-utf-8"),
         pytest.param(lambda content: content + content[: content.index(b"\n") + 1], id="row-twice"),
+        pytest.param(lambda content: content + content, id="dump-twice"),
     ],
 )
 def test_an_incomplete_file_under_the_final_name_is_accused_at_any_instant(cut: object) -> None:
@@ -205,7 +207,7 @@ def test_an_older_file_may_stay_or_be_replaced_or_appended_to(merge: bool) -> No
     number = story.dump(STEP)
     story.put(f"dump/{STEP}.jsonl", (old if merge else b"") + story.content(number))
     story.drain()
-    assert story.accused("D2") == story.accused("D3") == ()
+    assert story.accused("D1") == story.accused("D2") == story.accused("D3") == ()
 
 
 def test_an_older_file_cut_short_is_accused() -> None:

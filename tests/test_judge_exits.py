@@ -84,9 +84,9 @@ def test_a_dump_that_never_comes_is_accused() -> None:
     assert story.told == (lost("2 of 3 dumps were", f"steps {STEP + 1}, {STEP + 2}"),)
 
 
-@pytest.mark.parametrize("harm", ["torn", "short", "turned", "mixed"])
+@pytest.mark.parametrize("harm", ["torn", "short", "turned", "mixed", "prompts", "answers"])
 def test_a_file_without_all_rows_in_order_does_not_count(harm: str) -> None:
-    """A file under the right name is no dump while a row of it is missing, torn, or out of order."""
+    """A file under the right name is no dump while a row of it is missing, torn, out of order, or another."""
     story = Exit("last-step")
     number, other = story.dump(STEP, rows=3), story.hand_over(STEP, directory="other")
     lines = story.content(number).splitlines(keepends=True)
@@ -95,11 +95,25 @@ def test_a_file_without_all_rows_in_order_does_not_count(harm: str) -> None:
         "short": b"".join(lines[:2]),
         "turned": b"".join(reversed(lines)),
         "mixed": b"".join([lines[0], story.content(other), *lines[1:]]),
+        "prompts": story.content(number).replace(b'"prompt ', b'"question '),
+        "answers": story.content(number).replace(b'"answer ', b'"reply '),
     }[harm]
     story.put(story.names[number], content)
     story.put(story.names[other], story.content(other))
     story.leave()
     assert story.told == (lost("1 of 2 dumps was"),)
+
+
+def test_a_dump_of_no_rows_is_there_when_its_file_is() -> None:
+    """A dump of no rows is on disk in an empty file, and not where there is none."""
+    story = Exit("last-step")
+    number = story.dump(STEP, rows=0)
+    story.leave()
+    assert story.told == (lost(),)
+    story.events[-2:] = []
+    story.put(story.names[number], b"")
+    story.leave()
+    assert story.told == ()
 
 
 def test_dumps_that_share_a_file_count_apart() -> None:
@@ -157,16 +171,18 @@ def test_a_dump_that_was_refused_is_not_missing() -> None:
 
 def test_a_training_that_hands_nothing_over_is_accused() -> None:
     """A fit() that ends well with fewer dumps than were due has lost them before anybody saw them."""
-    story = Exit("last-step", "several")
-    story.mark("due", "3")
-    story.write(story.dump(STEP))
-    story.leave()
-    assert story.told == ("data: fit() handed over 1 dumps of the 3 that were due",)
+    for due in (1, 3):
+        story = Exit("last-step", "several")
+        story.mark("due", str(due))
+        story.write(story.dump(STEP))
+        story.leave()
+        assert story.told == ("data: fit() handed over 1 dumps of the 3 that were due",)[: due - 1]
 
 
-def test_a_training_that_failed_early_owes_no_more_dumps() -> None:
-    """A fit() that a failed dump has ended need not hand over the rest."""
-    story = Exit("last-step", "several", "failing")
+@pytest.mark.parametrize("way", ["last-step", "step-raises"])
+def test_a_training_that_failed_early_owes_no_more(way: str) -> None:
+    """A fit() that a failed dump has ended need not hand over the rest, nor raise what was to end it later."""
+    story = Exit(way, "several", "failing")
     story.mark("due", "3")
     error = failed(STEP, story.strike("write", TEMP))
     story.dump(STEP, error)
@@ -349,6 +365,16 @@ def test_what_is_there_when_the_process_has_ended_counts() -> None:
     assert story.told == ()
 
 
+def test_what_is_found_only_after_the_end_of_the_process_counts() -> None:
+    """A file that nobody saw while the process lived, but that is there after its end, came in time."""
+    story = Exit("sigint")
+    number = story.dump(STEP)
+    story.leave(KeyboardInterrupt())
+    story.exit(-2, "KeyboardInterrupt")
+    story.files[story.names[number]] = story.content(number)
+    assert story.told == ()
+
+
 def test_what_is_not_there_when_the_process_has_ended_is_lost() -> None:
     """A dump that is missing when the process has ended is accused, and none of the errors."""
     story = Exit("sigterm")
@@ -428,10 +454,12 @@ def test_a_process_that_does_not_tell_is_accused(raised: BaseException | None, s
     ("stderr", "silent"),
     [
         (f"dump of step {STEP} failed\ndump of step {STEP + 1} failed", 0),
-        ("a dump failed: No space left on device\na dump failed: No space left on device", 0),
+        ("a dump failed: No space left on device\nDump failed: No space left on device", 0),
         (f"dump of step {STEP} failed: No space left on device", 1),
+        (f"dump of step {STEP} failed\nOSError: No space left on device", 1),
+        (f"dump of step {STEP} failed\n  in dump: No space left on device", 1),
     ],
-    ids=["by-step", "by-line", "the-first-only"],
+    ids=["by-step", "by-line", "the-first-only", "the-first-at-length", "the-first-with-its-traceback"],
 )
 def test_every_failure_is_told_at_the_end_of_a_process(stderr: str, silent: int) -> None:
     """Of two failures, stderr has to tell both: by their steps, or by a line each."""
@@ -455,14 +483,27 @@ def test_after_a_kill_only_whole_files_are_asked_for() -> None:
 
 
 @pytest.mark.parametrize("way", ["os-exit", "sigkill"])
+def test_after_a_kill_whole_files_and_temporary_ones_may_be_there(way: str) -> None:
+    """What was published before the kill is whole, and what was on its way there may be torn."""
+    story = Exit(way, "several", write="slow")
+    story.write(story.dump(STEP))
+    story.dump(STEP + 1)
+    story.files[f"dump/.{STEP + 1}.tmp"] = b"half"
+    story.exit(-9)
+    assert story.told == ()
+
+
+@pytest.mark.parametrize("way", ["os-exit", "sigkill"])
 def test_after_a_kill_a_torn_file_is_accused(way: str) -> None:
     """What is under a final name is whole, whatever has ended the process."""
     story = Exit(way, write="slow")
     number = story.dump(STEP)
     story.put(story.names[number], story.content(number)[:-5])
     story.exit(-9)
-    (message,) = story.told
-    assert message.startswith("data: ")
+    size = len(story.content(number).splitlines()[1]) - 4
+    assert story.told == (
+        f"data: dump/{STEP}.jsonl holds 1 complete row and a torn one of {size} bytes of 2 rows",
+    )
 
 
 # Ray

@@ -89,6 +89,17 @@ def test_a_deadline_that_does_not_name_the_steps_is_accused(error: BaseException
     assert word in message
 
 
+def test_a_deadline_that_passes_quietly_tells_how_many_are_pending() -> None:
+    """Where a drain runs out of time quietly with several dumps not on disk, Q3 counts them."""
+    story = Story("write#1+:stuck")
+    story.dump(STEP)
+    story.dump(STEP + 1)
+    story.end("drain-deadline")
+    assert story.accused("Q3") == (
+        "drain returned at its deadline as if all were well, with 2 dumps not on disk",
+    )
+
+
 def test_a_deadline_that_finds_everything_written_may_pass_quietly() -> None:
     """With every dump on disk a drain with a deadline has nothing to say."""
     story = Story("fsyncdir#1:stuck")
@@ -264,6 +275,15 @@ def test_what_a_forked_child_does_wrong_is_accused(mark: str, text: str, word: s
     messages = story.accused("Q7")
     assert len(messages) == bool(word)
     assert all(word in message for message in messages)
+
+
+@pytest.mark.parametrize("by", ["its-own-call", "drain"])
+def test_a_parent_that_is_told_of_its_lost_dump_is_not_accused(by: str) -> None:
+    """A dump that was pending at the fork may be lost if its call, or a later one, said so."""
+    story = Story()
+    story.dump(STEP, RuntimeError("no room") if by == "its-own-call" else None)
+    story.drain(failed(STEP) if by == "drain" else None)
+    assert story.accused("Q7") == ()
 
 
 def test_a_parent_that_loses_or_doubles_its_dump_over_a_fork_is_accused() -> None:

@@ -52,3 +52,10 @@ def test_a_span_that_cannot_be_read_is_shown(span: str) -> None:
     """The error of a plan shows the span that cannot be read, and what spans look like."""
     with pytest.raises(PlanError, match=re.escape(f"'{span}' is no span; write #3, #3+, #2..5 or #1+2")):
         Plan.parse(f"write{span}:ENOSPC")
+
+
+@pytest.mark.parametrize("span", ["#3", "#3+", "#2..5", "#1+2", "#4+3"])
+def test_each_form_of_a_span_is_printed_as_it_is_read(span: str) -> None:
+    """A span prints in its own form, and a step of one as none."""
+    assert str(Plan.parse(f"write{span}:ENOSPC")) == f"write{span}:ENOSPC"
+    assert str(Plan.parse("write#3+1:ENOSPC")) == "write#3+:ENOSPC"

@@ -103,6 +103,12 @@ def test_a_family_of_bytes_fills_the_disk_step_by_step() -> None:
     assert str(Family("write", Fault("EIO"), stays=True).plan(2)) == "write#2+:EIO"
 
 
+def test_a_family_is_called_by_its_fault_and_operation() -> None:
+    """The name of a family says what strikes, whether once or for good, and where."""
+    assert str(FULL) == "enospc-once-write"
+    assert str(Family("bytes", Fault("EDQUOT"), stays=True, stride=7)) == "edquot-persistent-bytes"
+
+
 def test_every_errno_is_swept_at_every_operation_it_applies_to() -> None:
     """No pair of operation and errno is left out, once and from then on."""
     families = every_errno()

@@ -261,6 +261,7 @@ def expected(facts: Facts, name: str) -> str:
 
 
 def _difference(facts: Facts, dump: Dump) -> str:
+    """What is there instead of a dump that is not on disk."""
     content = facts.final.get(dump.name)
     if content is None:
         return f"there is no {dump.name}"
@@ -269,16 +270,18 @@ def _difference(facts: Facts, dump: Dump) -> str:
         return f"{dump.name} is torn"
     if len(rows) != len(dump.rows):
         return f"{dump.name} holds {_rows(len(rows))} instead of {len(dump.rows)}"
-    for number, (right, wrong) in enumerate(zip(dump.rows, rows, strict=True), 1):
-        if right != wrong:
-            want, got = json.loads(right), json.loads(wrong)
-            for key in want:
-                if key not in got:
-                    return f"row {number} of {dump.name} lacks {key!r}"
-                if canonical(want[key]) != canonical(got[key]):
-                    return f"row {number} of {dump.name} has another {key!r}"
-            return f"row {number} of {dump.name} has the extra {next(k for k in got if k not in want)!r}"
-    return f"the rows of {dump.name} are in another order"
+    number, right, wrong = next(
+        (number, right, wrong)
+        for number, (right, wrong) in enumerate(zip(dump.rows, rows, strict=True), 1)
+        if right != wrong
+    )
+    want, got = json.loads(right), json.loads(wrong)
+    for key in want:
+        if key not in got:
+            return f"row {number} of {dump.name} lacks {key!r}"
+        if canonical(want[key]) != canonical(got[key]):
+            return f"row {number} of {dump.name} has another {key!r}"
+    return f"row {number} of {dump.name} has the extra {next(k for k in got if k not in want)!r}"
 
 
 def _foreign_rows(facts: Facts, dump: Dump) -> int:

@@ -114,8 +114,7 @@ def primary(facts: Facts) -> Iterator[str]:
             if holds_texts(facts.final.get(dump.name), dump.rows):
                 # What the writer makes of the other columns is judged where it writes, not here.
                 continue
-            told = facts.told_of(dump) or dump.failure is not None
-            if not mentions(failure.words, dump.step) and not told:
+            if dump.failure is None and not facts.told_of(dump):
                 yield f"the failure of {dump}, found on the way out, is not attached to the training error"
                 return
 
@@ -128,7 +127,7 @@ def ended(facts: Facts) -> Iterator[str]:
             yield f"after drain the writer's thread ({name}) lives on"
             break
     for each in facts.raised:
-        if each.call == "drain" and _previous_call(facts, each.position) == "drain":
+        if each.call == "drain" and _follows_a_drain(facts, each.position):
             yield f"a second drain raised again: {each.failure}"
             break
     clean = next(
@@ -184,7 +183,7 @@ def not_silent(facts: Facts) -> Iterator[str]:
     if exited is None:
         return
     untold = list(facts.unreported())
-    untold += [dump for dump in _swallowed(facts) if dump not in untold]
+    untold += [dump for _, dump in _swallowed(facts) if dump not in untold]
     if not untold or exited.code != 0 or says(exited.stderr, untold[0], facts):
         return
     state = "which is not on disk" if untold[0] in facts.lost else "an operation of which failed"
@@ -197,8 +196,7 @@ def _untold(facts: Facts) -> Iterator[str]:
         names = ", ".join(str(dump) for dump in silent)
         yield f"{names} {'is' if len(silent) == 1 else 'are'} not on disk, and no call ever raised the failure"
         return
-    for dump in _swallowed(facts):
-        strike = next(o for _, o in facts.strikes if dump.number in facts.owner_of_strike[o.number])
+    for strike, dump in _swallowed(facts):
         yield f"{strike.fault} at the {strike.op.kind} of {dump} was swallowed: no call ever raised it"
         return
 
@@ -208,13 +206,12 @@ def _failed(facts: Facts) -> set[int]:
     return {dump.number for dump in facts.lost} | {number for _, number in _struck(facts)}
 
 
-def _swallowed(facts: Facts) -> Iterator[Dump]:
-    """The dumps of which an essential operation failed for good, and which nobody was told of."""
+def _swallowed(facts: Facts) -> Iterator[tuple[Operated, Dump]]:
+    """The dumps of which an essential operation failed for good, and which nobody was told of; with the operation."""
     for strike, number in _struck(facts):
         dump = facts.dumps[number]
-        shown = any(link.strike == strike.number for r in facts.raised for link in r.failure.links)
-        if not shown and not facts.told_of(dump):
-            yield dump
+        if not facts.told_of(dump):
+            yield strike, dump
 
 
 def _struck(facts: Facts) -> Iterator[tuple[Operated, int]]:
@@ -299,9 +296,9 @@ def _short(link: Link) -> str:
     return f"{link.types[0]}({text})"
 
 
-def _previous_call(facts: Facts, position: int) -> str:
+def _follows_a_drain(facts: Facts, position: int) -> bool:
     calls = [e.call for e in facts.history.events[:position] if isinstance(e, Ended)]
-    return calls[-1] if calls else ""
+    return calls[-1:] == ["drain"]
 
 
 def _named(facts: Facts, hung: Hung) -> str:

@@ -69,7 +69,7 @@ def _fits(facts: Facts, cell: Cell) -> list[_Fit]:
 
 def _data(facts: Facts, cell: Cell, fit: _Fit) -> Iterator[str]:
     # What the disk refuses, sooner or later, is a matter of errors; what it would take is one of data.
-    failed = _failed(facts, fit, len(facts.history.events))
+    failed = _failed(facts, fit)
     missing = [d for d in _missing(facts, fit, fit.end) if d not in failed]
     if cell.write == "stuck" and cell.data == END and missing:
         missing = [d for d in missing if not _is_named(facts, d)]
@@ -91,7 +91,7 @@ def _errors(facts: Facts, cell: Cell, fit: _Fit, earlier: list[_Fit]) -> Iterato
             return
         if wanted[0] not in fit.raised.failure.links[0].types:
             yield f"fit() raised {fit.raised.failure} instead of the {wanted[0]}"
-    failed = _failed(facts, fit, len(facts.history.events))
+    failed = _failed(facts, fit)
     if not failed and not wanted and fit.raised is not None and not facts.strikes and cell.data != END:
         yield f"fit() raised {fit.raised.failure}, though nothing failed"
     silent = [d for d in failed if not _is_told(facts, cell, fit, d, len(failed))]
@@ -106,8 +106,8 @@ def _errors(facts: Facts, cell: Cell, fit: _Fit, earlier: list[_Fit]) -> Iterato
 
 def _nobody(facts: Facts, cell: Cell, fit: _Fit) -> str:
     if cell.data == END:
-        code = next((e.code for e in facts.history.of(Exited)), 0)
-        return f"the process ended with {code} and did not say so"
+        exited = next(facts.history.of(Exited))
+        return f"the process ended with {exited.code} and did not say so"
     if fit.raised is None:
         return "fit() returned as if nothing had"
     return f"what fit() raised does not tell: {fit.raised.failure}"
@@ -191,20 +191,19 @@ def _missing(facts: Facts, fit: _Fit, position: int) -> list[Dump]:
     return [d for d in fit.dumps if not _is_there(facts, d, position) and not facts.said_no(d)]
 
 
-def _failed(facts: Facts, fit: _Fit, position: int) -> list[Dump]:
-    """Those that were not on disk because a fault had struck them, or of whose failure a call had told.
+def _failed(facts: Facts, fit: _Fit) -> list[Dump]:
+    """Those that are not on disk because a fault has struck them, or of whose failure a call has told.
 
     A fault at a directory, or at a file whose name does not tell its step, struck one of those that nothing else
     explains.
     """
-    missing = _missing(facts, fit, position)
-    strikes = [o for i, o in facts.strikes if i < position]
-    owned = frozenset().union(*(facts.owner_of_strike[o.number] for o in strikes))
-    told = frozenset().union(*(facts.about(r) for r in facts.raised if r.position <= position))
+    missing = _missing(facts, fit, len(facts.history.events))
+    owned = frozenset().union(*facts.owner_of_strike.values())
+    told = frozenset().union(*map(facts.about, facts.raised))
     # To close a file tries the write again that has failed.
     loose = {
         o.op.path if o.op.kind in {"write", "flush", "close"} else o.number
-        for o in strikes
+        for _, o in facts.strikes
         if not facts.owner_of_strike[o.number]
     }
     known = [d for d in missing if d.number in owned | told]

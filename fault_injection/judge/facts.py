@@ -123,10 +123,7 @@ class Facts:
         return tuple(
             (i, e)
             for i, e in enumerate(self.history.events)
-            if isinstance(e, Operated)
-            and e.room <= 0
-            and (e.errno or e.fault in DEATHS)
-            and not self._retried(e)
+            if isinstance(e, Operated) and (e.errno or e.fault in DEATHS) and not self._retried(e)
         )
 
     def _retried(self, operated: Operated) -> bool:

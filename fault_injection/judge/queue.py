@@ -12,7 +12,7 @@ from fault_injection.judge.facts import Facts, mentions
 def returns(facts: Facts) -> Iterator[str]:
     """Q1: no call of dump waited while the disk was held."""
     for event in facts.history.of(Waited):
-        if event.call == "dump" and event.dump is not None:
+        if event.dump is not None:
             yield f"with the disk stalled the call of {facts.dumps[event.dump]} did not return"
             return
 
@@ -86,11 +86,7 @@ def ordered(facts: Facts) -> Iterator[str]:
 def after_drain(facts: Facts) -> Iterator[str]:
     """Q5: the dump after the drain is on disk, or its call or the next drain raised."""
     for dump in facts.lost:
-        if (
-            not facts.told_of(dump)
-            and dump.failure is None
-            and not any(r.position > dump.start for r in facts.raised)
-        ):
+        if not any(r.position > dump.start for r in facts.raised):
             yield f"{dump}, handed over after a drain, was accepted and is not on disk"
             return
     for hung in facts.history.of(Hung):
