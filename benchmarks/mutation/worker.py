@@ -236,7 +236,7 @@ class Warm:
 def _warm(copy: Path, seconds: dict[str, float], files: Sequence[str], bench: Callable[[Run], None]) -> None:
     plugin = Warm(copy, seconds)
     plugin.bench = bench
-    code = pytest.main([*PYTEST, "-s", *files], plugins=[plugin])
+    code = pytest.main([*PYTEST, "-s", "-W", _REWRITE, *files], plugins=[plugin])
     if code != pytest.ExitCode.OK:
         raise RuntimeError(f"pytest ended with {code!r} in {copy}")
 

@@ -48,10 +48,13 @@ def run(options: argparse.Namespace) -> int:
         The exit code.
     """
     try:
-        return _run(options)
+        code = _run(options)
     except PlaceError as error:
         print(f"verl-dump: {error}", file=sys.stderr)
-        return UNREADABLE
+        code = UNREADABLE
+    # That nobody reads the report is for the caller to catch; at the interpreter's end it would be a traceback.
+    sys.stdout.flush()
+    return code
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -76,8 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        code = run(options)
-        sys.stdout.flush()
+        return run(options)
     except KeyboardInterrupt:
         print("verl-dump: interrupted", file=sys.stderr)
         return 130
@@ -85,7 +87,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Who reads the report has read enough; the interpreter must not fail of it again when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 141
-    return code
 
 
 class _Parser(argparse.ArgumentParser):
@@ -139,7 +140,7 @@ def _run(options: argparse.Namespace) -> int:
     if len(outcomes) > 1:
         for each in outcomes:
             print(summary([each], strict=options.strict), file=out)
-    print(summary(outcomes, strict=options.strict), file=out, flush=True)
+    print(summary(outcomes, strict=options.strict), file=out)
     if options.json is not None:
         _write(options.json, as_json(outcomes, strict=options.strict))
     return WHOLE if is_whole(outcomes, strict=options.strict) else DAMAGED
@@ -196,7 +197,7 @@ def _see_writable(path: str) -> None:
 
 def _write(path: str, text: str) -> None:
     if path == "-":
-        print(text, end="", flush=True)
+        print(text, end="")
         return
     try:
         with open(path, "w", encoding="utf-8") as file:

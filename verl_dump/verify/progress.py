@@ -55,7 +55,7 @@ class Progress:
             self._drawn = False
 
     def _text(self, seconds: float) -> str:
-        total = max(self._total, self._done, 1)
+        total = max(self._total, self._done)
         rate = self._done / max(seconds, 1e-9)
         left = (total - self._done) / max(rate, 1e-9)
         filled = _WIDTH * self._done // total

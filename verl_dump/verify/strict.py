@@ -285,7 +285,7 @@ class Checker:
         if len(self._raw) > _KEY_BYTES:
             key = f"{self._raw[:40].decode('utf-8', 'replace')}… ({self._long_key.hexdigest()})"
         else:
-            key = json.loads('"' + self._raw.decode("utf-8", "surrogateescape") + '"', strict=False)
+            key = json.loads('"' + self._raw.decode("utf-8", "surrogateescape") + '"')
         keys = self._open[-1]
         if key in keys:
             self._problem("duplicate-key", f"the key {shown(key, 40)!r} stands in one object twice")

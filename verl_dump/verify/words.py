@@ -8,10 +8,7 @@ import os
 def shown(text: str, limit: int = 80) -> str:
     """Return text of unknown origin as one printable line of at most `limit` characters, or a little more."""
     cut = text if len(text) <= limit else text[: limit - 1] + "…"
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode()
-        for char in cut
-    )
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in cut)
 
 
 def shown_path(path: str) -> str:
