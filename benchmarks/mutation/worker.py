@@ -219,7 +219,11 @@ class Warm:
             failures = Failures(tell, tests)
             items[0].config.pluginmanager.register(failures)
             for item, following in zip(items, [*items[1:], None], strict=True):
-                item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+                try:
+                    item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+                except (KeyboardInterrupt, SystemExit, pytest.exit.Exception):
+                    # pytest lets these through, to end the run.
+                    return item.nodeid
                 if failures.failed:
                     return item.nodeid
             return ""
