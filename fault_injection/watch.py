@@ -26,7 +26,7 @@ SLEEPS = 12.0
 """The same while a thread is in a timed sleep, which ends by itself (a writer that backs off and tries again)."""
 SPINS = 15.0
 """Seconds after which a call that does no operation is said to hang, though some thread is busy."""
-ENDLESS = 20_000
+ENDLESS = 10_000
 """Operations after which one call is said to hang: it tries again for ever."""
 _TICK = 0.01
 
