@@ -212,6 +212,33 @@ def test_what_was_told_stands_between_the_steps() -> None:
     assert [(step.kind, step.at) for step in steps] == [("create", 1), ("sync", 2), ("sync", 2), ("sync", 3)]
 
 
+def test_a_closed_descriptor_is_forgotten() -> None:
+    """A number that came anew in a way that is not followed has neither the position nor the flags of what was closed."""
+    lines = [
+        r'1 openat(AT_FDCWD</>, "\x66", O_WRONLY|O_CREAT|O_APPEND, 0666) = 3</no/where/f>',
+        r'1 write(3</no/where/f>, "\x61\x62", 2) = 2',
+        "1 close(3</no/where/f>) = 0",
+        r'1 write(3</no/where/f>, "\x63", 1) = 1',
+    ]
+    steps = Follower("/no/where", Journal(), tuple(calls(lines)), 77, ()).journal().steps
+    assert [(step.kind, step.offset) for step in steps] == [("create", 0), ("write", 0), ("write", 0)]
+
+
+@pytest.mark.parametrize(
+    ("flags", "at"), [("CLONE_VM|CLONE_FILES", 2), ("SIGCHLD", 0)], ids=["thread", "process"]
+)
+def test_threads_share_their_descriptors(flags: str, at: int) -> None:
+    """What one thread opens and writes moves the position of the other, and what a forked process opens is its own."""
+    lines = [
+        f"1 clone(child_stack=NULL, flags={flags}) = 2",
+        r'2 openat(AT_FDCWD</>, "\x66", O_WRONLY|O_CREAT, 0666) = 3</no/where/f>',
+        r'1 write(3</no/where/f>, "\x61\x62", 2) = 2',
+        r'2 write(3</no/where/f>, "\x63", 1) = 1',
+    ]
+    steps = Follower("/no/where", Journal(), tuple(calls(lines)), 77, ()).journal().steps
+    assert [(step.kind, step.offset) for step in steps] == [("create", 0), ("write", 0), ("write", at)]
+
+
 # The runs.
 
 

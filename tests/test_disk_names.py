@@ -138,3 +138,17 @@ def test_isinstance_of_fileio_holds_for_every_raw_file(tmp_path: Path) -> None:
                 assert all(isinstance(file, io.FileIO) for file in (before, inside, outside))
                 assert issubclass(type(before), io.FileIO)
                 assert not isinstance(sys.stdout, io.FileIO)
+
+
+def test_an_opener_is_asked_before_wrong_arguments_are_refused(tmp_path: Path) -> None:
+    """Python asks the opener before it finds that text cannot be unbuffered; below the root it is no other."""
+    asked = []
+
+    def opener(path: str, flags: int) -> int:
+        asked.append(path)
+        return os.open(path, flags)
+
+    path = str(tmp_path / "f")
+    with disk.armed(str(tmp_path), Plan()), pytest.raises(ValueError, match="unbuffered"):
+        open(path, "w", 0, opener=opener)
+    assert asked == [path]

@@ -320,3 +320,27 @@ def test_exit_logs_what_it_attaches(directory, disk, caplog):
             raise SystemExit(3)
     assert [record.getMessage() for record in caplog.records] == caught.value.__notes__
     assert len(caught.value.__notes__) == 1
+
+
+def test_without_a_bound_of_its_own_64_dumps_wait(directory, disk):
+    """By default so many dumps are pending as the documentation says, and the next one meets the bound."""
+    dumper = GenerationDumper(fsync=False, on_full="error")
+    disk.gate.clear()
+    for step in range(64):
+        dumper.dump(directory, step, **batch())
+    with pytest.raises(DumpError, match=r"the queue is full \(64 dumps\)"):
+        dumper.dump(directory, 64, **batch())
+    disk.gate.set()
+    dumper.drain(LONG)
+
+
+def test_by_default_files_are_synced(directory, monkeypatch):
+    """A writer that was given no options syncs each file before it gets its name, and one that was told not to does not."""
+    synced = []
+    real = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda descriptor: (synced.append(descriptor), real(descriptor)))
+    for options, some in (({"fsync": False}, False), ({}, True)):
+        dumper = GenerationDumper(**options)
+        dumper.dump(directory, 1, **batch())
+        dumper.drain(LONG)
+        assert bool(synced) is some

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fault_injection import scratch
+from fault_injection import engine, scratch
 from fault_injection.crew import Crew, HarnessError, Pool, UnitResult
 from fault_injection.engine import check, claimed_laws, units_for
 from fault_injection.extent import Extent
@@ -418,3 +418,25 @@ def test_a_subject_is_driven_through_what_it_has_and_no_more(writers: Path) -> N
     few = units_for(subject, claimed, extent=Extent.FEW)
     assert {unit.scenario for unit in few} == names
     assert len(few) < len(units_for(subject, claimed))
+
+
+def test_what_needs_ray_is_judged_by_the_same_laws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Units that need Ray are run by a crew of one, after all others, and by the laws of the whole run."""
+    runs: list[tuple[object, ...]] = []
+
+    class Noting:
+        def __init__(self, spec, seed, depth, size=None, pool=None):
+            self.size = size
+
+        def run(self, units, laws, *rest):
+            runs.append((self.size, units, laws))
+            return ()
+
+    home, ray = Unit("three-dumps"), Unit("exit-ray-return-one")
+    monkeypatch.setattr(engine, "Crew", Noting)
+    monkeypatch.setattr(engine, "probe", lambda crew, subject: True)
+    monkeypatch.setattr(engine, "units_for", lambda *_, **__: (home, ray))
+    monkeypatch.setattr(engine, "sort_out", lambda units, miss: units)
+    laws = frozenset({"D1", "X20"})
+    engine.check(Spec(DEFAULT), load_subject(Spec(DEFAULT)), laws=laws)
+    assert runs == [(None, (home,), laws), (1, (ray,), laws)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
@@ -11,10 +12,11 @@ from fault_injection.crew import Crew, Pool
 from fault_injection.engine import check, claimed_laws, units_for
 from fault_injection.subject import Spec, load_subject
 from fault_injection.targets.errors import TargetError
-from fault_injection.targets.fit import FitTarget
+from fault_injection.targets.fit import FitTarget, ReferenceFit
 from fault_injection.ways import WAYS
 from tests import small_trainer
 from tests.zoo.correct_fits import CORRECT_FITS
+from verl_dump import ReferenceTrainer
 
 LOCAL = frozenset(way.law for way in WAYS if way.place != "ray")
 SMALL = Spec("tests.small_trainer:SmallTrainer")
@@ -201,3 +203,19 @@ def test_what_is_not_overridden_says_so(method: str) -> None:
     """A method that the author has forgotten names itself."""
     with pytest.raises(TargetError, match=rf"target Bare does not override {method}\(\)"):
         getattr(Bare(), method)()
+
+
+def test_the_reference_trainer_is_prepared_as_the_course_says() -> None:
+    """Its steps end where the course's do, after those that were done before, and its writer is opened with its options."""
+    course = SimpleNamespace(
+        steps=3, start=10, val_before_train=False, val_only=False, test_freq=0, save_freq=2,
+        rollout_dir="dump", validation_dir=None, record=lambda trainer: None,
+    )  # fmt: skip
+    target = ReferenceFit(ReferenceTrainer)
+    target.exit_deadline = 4.5
+    target.prepare(course)
+    trainer = target.instance
+    assert (trainer.global_steps, trainer.config.total_training_steps) == (10, 13)
+    assert (trainer.config.save_freq, trainer.config.rollout_data_dir) == (2, "dump")
+    assert trainer.dump_exit_timeout == 4.5
+    target.drain()

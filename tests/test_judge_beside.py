@@ -316,3 +316,46 @@ def test_a_loss_may_be_told_in_letters_of_any_size(text: str) -> None:
     story.strike("write", f"dump/.{STEP}.jsonl.tmp", fault="EIO")
     story.exit(0, text)
     assert story.accused("E10") == ()
+
+
+def test_a_dump_that_died_with_its_process_does_not_hide_another() -> None:
+    """What nobody had acknowledged before a kill is excused, and what the next run loses of one step is not."""
+    story = Story()
+    story.dump(STEP)
+    story.mark("killed")
+    story.mark("new run")
+    story.dump(STEP + 1)
+    story.write(story.dump(STEP + 1))
+    story.drain()
+    assert story.accused("D6") == (
+        f"step {STEP + 1} was dumped twice in one run; the rows of dump 2 (step {STEP + 1}) are lost and nobody was told",
+    )
+
+
+def test_a_restarted_run_that_is_killed_as_well_is_excused() -> None:
+    """The last dump of a step may be missing where its own run was killed before it was acknowledged, too."""
+    story = Story()
+    story.write(story.dump(STEP))
+    story.drain()
+    story.mark("new run")
+    story.dump(STEP)
+    story.mark("killed")
+    assert story.accused("D6") == ()
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "nothing"),
+        (b"{}\n", "1 complete row"),
+        (b"{}\n{}\n{", "2 complete rows and a torn one of 1 bytes"),
+        (b'{"a"', "0 complete rows and a torn one of 4 bytes"),
+    ],
+    ids=["empty", "whole", "torn-behind-rows", "torn"],
+)
+def test_what_an_older_file_was_cut_to_is_told_in_rows(content: bytes, words: str) -> None:
+    """A file of an earlier run that nobody dumped again should hold what it held; what it holds is counted."""
+    story = Story()
+    story.older("dump/9.jsonl", b'{"input": "older", "step": 9}\n')
+    story.put("dump/9.jsonl", content)
+    assert story.accused("D2") == (f"before operation 1, dump/9.jsonl held {words} of its content",)

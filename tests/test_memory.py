@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from fault_injection import memory_trial
 from fault_injection.fault import CATALOGUE
 from fault_injection.mechanisms import disk, memory
 from fault_injection.op import Op
@@ -245,3 +246,13 @@ def test_capabilities_agree_with_the_catalogue() -> None:
     }
     for name, ops in memory.CAPABILITIES.items():
         assert set(ops) <= CATALOGUE[name].ops
+
+
+@pytest.mark.parametrize("name", [name for name in memory_trial._BY_DESCRIPTOR if hasattr(os, name)])
+def test_a_call_that_would_reach_a_real_file_is_refused(name: str) -> None:
+    """In a trial in memory a call by descriptor that the fake file system lacks fails, and works again afterwards."""
+    real = getattr(os, name)
+    with memory_trial._no_real_descriptors(), pytest.raises(OSError, match="no such call") as caught:
+        getattr(os, name)(0, b"")
+    assert caught.value.errno == errno.ENOSYS
+    assert getattr(os, name) is real

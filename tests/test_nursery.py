@@ -8,9 +8,11 @@ import signal
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
 
+from fault_injection import nursery
 from fault_injection.crew import Crew, Pool
 from fault_injection.history import Ended, Exited, History, Hung, Mark
 from fault_injection.subject import Spec
@@ -244,3 +246,24 @@ def test_the_life_of_a_nursery(tmp_path):
         [sys.executable, "-c", ALONE, str(tmp_path)], capture_output=True, text=True, timeout=60
     )
     assert (done.returncode, done.stderr, done.stdout) == (0, "", "no child is left\n")
+
+
+def test_a_child_leaves_no_descriptor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When a child has ended, both ends of its pipe are closed in the process that bore it."""
+    pipes: list[int] = []
+    real = os.pipe
+
+    def pipe() -> tuple[int, int]:
+        pipes.extend(real())
+        return pipes[0], pipes[1]
+
+    monkeypatch.setattr(os, "pipe", pipe)
+    monkeypatch.setattr(nursery, "ready_subject", lambda spec: None)
+    monkeypatch.setattr(nursery, "fork", lambda: 4711)
+    monkeypatch.setattr(nursery, "reaper", lambda pid: pid)
+    monkeypatch.setattr(nursery, "watch_process", lambda *_: (0, b"told"))
+    ending = nursery._bear(SimpleNamespace(spec=None), "", ())
+    assert (ending.code, ending.told) == (0, b"told")
+    for descriptor in pipes:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(descriptor)

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from fault_injection.fault import Fault
-from fault_injection.op import Op
+from fault_injection.op import OPS, Op
 from fault_injection.plan import Plan, PlanError, Rule, Span
 
 
@@ -59,3 +59,20 @@ def test_each_form_of_a_span_is_printed_as_it_is_read(span: str) -> None:
     """A span prints in its own form, and a step of one as none."""
     assert str(Plan.parse(f"write{span}:ENOSPC")) == f"write{span}:ENOSPC"
     assert str(Plan.parse("write#3+1:ENOSPC")) == "write#3+:ENOSPC"
+
+
+@pytest.mark.parametrize(
+    ("fault", "operations"),
+    [("short", "write"), ("lost", "fsync"), ("torn", "write"), ("RuntimeError", "thread")],
+)
+def test_any_takes_only_what_every_operation_can_meet(fault: str, operations: str) -> None:
+    """A fault of some operations only is refused for any of them, with the names of those it is for."""
+    message = f"fault {fault} does not apply to any operation; name one of {operations}"
+    with pytest.raises(PlanError, match=f"^{re.escape(message)}$"):
+        Rule("any", Span(1), Fault(fault))
+
+
+@pytest.mark.parametrize("kind", OPS)
+def test_any_is_every_operation_on_a_file(kind: str) -> None:
+    """A rule for any operation is about each operation on a file, and about the start of no thread."""
+    assert Rule("any", Span(1), Fault("ENOSPC")).matches(Op(kind, "dump/c.tmp")) is (kind != "thread")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from fault_injection.extent import Extent
+from fault_injection.options import parser
 from fault_injection.profiles import PROFILES, VARIABLE, choose_profile, seed_of
 from fault_injection.targets.errors import TargetError
 
@@ -53,3 +56,13 @@ def test_an_unknown_profile_is_refused_in_one_line(
     monkeypatch.setenv(VARIABLE, "weekly")
     with pytest.raises(TargetError, match=rf"^{where} 'weekly' is no profile; .*nightly$"):
         choose_profile(option)
+
+
+def test_every_option_says_what_it_is_for(capsys: pytest.CaptureFixture[str]) -> None:
+    """The help of `check` has a text for each option."""
+    with pytest.raises(SystemExit):
+        parser().parse_args(["check", "--help"])
+    text = capsys.readouterr().out
+    options = re.findall(r"^  (-.*?)(?=^  \S|\Z|^$)", text, re.MULTILINE | re.DOTALL)
+    assert len(options) > 10
+    assert [option for option in options if not re.search(r"\S\s{2,}\S", option)] == []

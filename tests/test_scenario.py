@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from fault_injection.fault import CATALOGUE, Fault
 from fault_injection.plan import Plan
 from fault_injection.scenario import MOST_K, Family, Menu, Scenario, Unit, at_every, every_errno, prepared
+from fault_injection.scenarios import SCENARIOS
 
 FULL = Family("write", Fault("ENOSPC"))
 
@@ -94,3 +96,40 @@ def test_a_target_has_its_options_before_the_scenario_lays_anything_down(prepare
     prepared(trial, scenario, 7)
     assert vars(trial.target) == {"warn": True, "exit_deadline": 0.5}
     assert seen == ([(trial, 7, True, 0.5)] if prepares else [])
+
+
+class Course:
+    """A trial that notes its turns, and in which nothing waits."""
+
+    def __init__(self) -> None:
+        self.turns: list[str] = []
+        self.events: tuple[Any, ...] = ()
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: self.turns.append(name)
+
+    def held(self) -> Any:
+        """Hold the disk."""
+        return nullcontext()
+
+    def dump(self, batch: Any, folder: str | None = None) -> None:
+        """Take a batch."""
+        self.turns.append("dump")
+
+    def mark(self, name: str, text: str) -> None:
+        """Note a mark."""
+        self.turns.append(f"{name}: {text}")
+
+
+def test_a_queue_without_an_end_is_marked() -> None:
+    """A subject that takes one dump more than may wait has an unbounded queue, and the history says so."""
+    course: Any = Course()
+    SCENARIOS["many-wait"].run(course, 0)
+    assert course.turns == ["open", *["dump"] * 1025, "unbounded: 1,025 dumps", "drain"]
+
+
+def test_two_drains_have_something_to_drain() -> None:
+    """Where two drains meet, two dumps came before."""
+    course: Any = Course()
+    SCENARIOS["interleaved-drains"].run(course, 0)
+    assert course.turns == ["open", "dump", "dump", "together", "drain"]

@@ -680,3 +680,39 @@ def test_released_verl_loads_and_writes(tmp_path, version):
     assert not brought & {"torch", "ray", "verl", "tensordict", "transformers"}
     assert os.listdir(os.path.dirname(path)) == files
     assert not [thread for thread in threading.enumerate() if "ThreadPool" in thread.name]
+
+
+def test_names_of_a_star_import_are_found(tmp_path):
+    """What only `from … import *` of a module that can be imported binds is taken from there."""
+    text = """
+        import json
+        from string import digits
+        from os.path import *
+        class Trainer:
+            def _dump_generations(self, inputs):
+                return join("a", "b")
+    """
+    path = tree(tmp_path, {"trainer.py": text})
+    assert object.__new__(load_class(path))._dump_generations([]) == os.path.join("a", "b")
+
+
+def test_a_module_below_an_installed_package_is_imported(tmp_path, monkeypatch):
+    """`import a.b` makes the module below the package available, as it does where the file is run."""
+    name = "verl_dump_helper_4711"
+    (tmp_path / "site" / name).mkdir(parents=True)
+    (tmp_path / "site" / name / "__init__.py").write_text("")
+    (tmp_path / "site" / name / "below.py").write_text("ENDING = '.jsonl'\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    text = f"""
+        import {name}.below
+        class Trainer:
+            def _dump_generations(self, inputs):
+                return {name}.below.ENDING
+    """
+    path = tree(tmp_path / "src", {"trainer.py": text})
+    try:
+        assert object.__new__(load_class(path))._dump_generations([]) == ".jsonl"
+    finally:
+        for module in (name, f"{name}.below"):
+            sys.modules.pop(module, None)

@@ -12,8 +12,10 @@ from hypothesis.errors import NoSuchExample
 np = pytest.importorskip("numpy")
 
 from fault_injection import strategies  # noqa: E402
+from fault_injection.strategies.arrays import _broadcast  # noqa: E402
 from fault_injection.strategies.keys import BASE_NAMES  # noqa: E402
-from fault_injection.strategies.specimens import BrokenText  # noqa: E402
+from fault_injection.strategies.specimens import BrokenText, DeepDict, DeepList  # noqa: E402
+from fault_injection.strategies.tensors import _dense  # noqa: E402
 from fault_injection.strategies.text import LINE_BREAKS  # noqa: E402
 
 LAWS = ("S1", "S2", "S3", "S4", "S5", "S7", "S8", "S9", "C1", "C2", "C3", "C4", "C5")
@@ -299,3 +301,32 @@ def test_broken_objects_raise():
     for ask in (str, repr, len, iter, lambda thing: thing[0]):
         with pytest.raises(RuntimeError):
             ask(BrokenText())
+
+
+def test_a_broadcast_array_is_one_row_in_memory():
+    """A broadcast array has the shape of what it was made of, and each of its rows is the first, in the same place."""
+    made = _broadcast(np.arange(6).reshape(3, 2))
+    assert made.tolist() == [[0, 1]] * 3
+    assert made.strides[0] == 0
+    for array in (np.array(5), np.zeros((0, 2))):
+        assert _broadcast(array) is array
+
+
+@needs_torch
+@pytest.mark.parametrize("how", ["strided", "expanded"])
+def test_a_tensor_has_the_shape_it_was_asked_for(how):
+    """However its elements lie in memory, a tensor has its shape and its value."""
+    made = _dense("float32", [2, 3], 0.5, how)
+    assert made.tolist() == [[0.5] * 3] * 2
+    assert not made.is_contiguous()
+
+
+@pytest.mark.parametrize("cls", [DeepList, DeepDict])
+def test_what_is_too_deep_is_shown_by_its_class(cls):
+    """A report can show what is nested deeper than Python can."""
+    assert repr(cls()) == f"{cls.__name__}()"
+
+
+def test_writable_batches_have_rows():
+    """What reward functions return can be made without any option."""
+    assert reaches(strategies.writable(), lambda batch: len(batch.inputs) > 0)

@@ -424,6 +424,22 @@ def test_cancellation_with_a_stuck_write(place, monkeypatch):
     assert files(place.rollout) == ["1.jsonl"]
 
 
+def test_a_coroutine_fit_ends_soon_after_its_dumps(place, monkeypatch):
+    """While a write is stuck fit() lets the loop go on, and looks again within a tenth of a second."""
+    stuck, sleep, waits = Stuck(monkeypatch), asyncio.sleep, []
+
+    async def noted(seconds):
+        if seconds:
+            waits.append(seconds)
+            stuck.gate.set()
+        await sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", noted)
+    trainer_of(Coroutine, place, batches=1).run()
+    assert files(place.rollout) == ["1.jsonl"]
+    assert 0 < max(waits) < 0.1
+
+
 def test_fit_in_a_thread(kind, place):
     """A fit() works in any thread."""
     trainer = trainer_of(kind, place)

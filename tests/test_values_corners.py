@@ -11,6 +11,7 @@ import pytest
 from verl_dump import encoding, native
 from verl_dump.encoding import snapshot
 from verl_dump.policies import Policies
+from verl_dump.values import Copier
 
 
 class Point(NamedTuple):
@@ -167,3 +168,21 @@ def test_a_package_that_lacks_its_classes(monkeypatch, package):
     with pytest.raises(TypeError, match="column 'x', row 0: a object cannot be written"):
         copied(object())
     assert not native.is_missing(None)
+
+
+@pytest.mark.parametrize(
+    ("items", "taken"),
+    [
+        pytest.param(["a", "b", "a"], True, id="texts"),
+        pytest.param([0.5, -1.25], True, id="floats"),
+        pytest.param([1, -3, 2], True, id="ints"),
+        pytest.param([1, 0.5], False, id="ints-and-floats"),
+        pytest.param([0.5, float("nan")], False, id="not-finite"),
+        pytest.param([1, 1 << 40_000], False, id="long-int"),
+        pytest.param([[]], False, id="nested"),
+    ],
+)
+def test_scalars_of_one_kind_are_taken_over_at_once(items, taken):
+    """A list of texts, of finite floats or of ints that can be read back is its own copy, without a look at each."""
+    copy = Copier(Policies()).flat(items)
+    assert copy is (items if taken else None)

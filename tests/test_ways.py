@@ -26,6 +26,7 @@ from fault_injection.ways import (
     cell_of,
     cells,
     cells_of,
+    is_few,
     needs_of,
     scenario_name,
 )
@@ -149,3 +150,10 @@ def test_an_adapter_can_say_everything_that_scenarios_need() -> None:
     for name in ("coroutine", "validates_several", "absent"):
         assert hasattr(FitTarget, name)
         assert f"{name}: ClassVar" in source
+
+
+def test_few_cells_are_some_of_each_way_out() -> None:
+    """The few cells are less than half of the matrix, and of each way out they have one that is healthy."""
+    few = [cell for cell in CELLS if is_few(cell)]
+    assert 0 < len(few) < len(CELLS) / 2
+    assert {cell.way for cell in few if cell.write == "healthy"} == set(WAYS)
