@@ -94,9 +94,12 @@ def _digest(files: Iterable[Path]) -> str:
 
 
 def order_of(mutant: Mutant, reached: Reach, budget: float) -> Order:
-    """Choose the tests for a mutant: those that reach the line, or where none does, the module."""
+    """Choose the tests for a mutant: those that reach the line, or where none does, the module, or its neighbours.
+
+    A module of tables is run at import only, and those that use it are mostly beside it.
+    """
     tests = reached.tests(mutant.path, mutant.first, mutant.last) if mutant.function else frozenset()
-    chosen = tests or reached.all_tests(mutant.path)
+    chosen = tests or reached.all_tests(mutant.path) or reached.tests_beside(mutant.path)
     left, taken = budget, []
     for test in sorted(chosen, key=lambda test: (reached.seconds[test], test)):
         if left <= 0:

@@ -64,6 +64,11 @@ class Reach:
         """The tests that reach anything of a file."""
         return _union(self.lines.get(path, {}).values()) - {""}
 
+    def tests_beside(self, path: str) -> frozenset[str]:
+        """The tests that reach anything of the files in the same folder."""
+        folder = path.rpartition("/")[0]
+        return _union(self.all_tests(name) for name in self.lines if name.rpartition("/")[0] == folder)
+
     def at_import(self, path: str, first: int, last: int) -> bool:
         """Whether any of some lines is run while modules are imported."""
         lines = self.lines.get(path, {})
