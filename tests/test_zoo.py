@@ -84,8 +84,8 @@ def _row(cls: type, verdicts: Iterable[Verdict], ran: set[str], trials: int, sec
     return Cleared(cls.__name__, built, through, len(by["holds"]), trials, tuple(by["violated"]), seconds)
 
 
-SHARES = {"sweep": 3, "schedules": 8, "processes": 8}
-"""Of each kind of work a correct writer has every third or eighth unit: together the nine have them all."""
+SHARES = {"sweep": 4, "schedules": 8, "processes": 8}
+"""Of each kind of work a correct writer has every fourth or eighth unit: together the nine have them all."""
 
 
 def kind_of(unit: Unit) -> str:

@@ -187,12 +187,12 @@ _BROKEN = (
 )
 _DEATHS = (*at_every("MemoryError"), *at_every("SystemExit"), *at_every("RuntimeError"))
 # Who tries again until it succeeds never comes back from a disk that is full for good.
-_FOR_GOOD = (Family("write", Fault("ENOSPC"), stays=True), Family("rename", Fault("ENOSPC"), stays=True))
+_FOR_GOOD = Family("write", Fault("ENOSPC"), stays=True)
 
 SCENARIOS = (
     Scenario("three-dumps", _COMMON | {"D1", "Q4"}, three_dumps, Menu((Plan(),), (*_SHAPED, *_BROKEN))),
     Scenario("three-waiting", _COMMON | {"D1", "Q4"}, three_waiting, Menu((Plan(),), (*_SHAPED, *_BROKEN))),
-    Scenario("worker-dies", frozenset({"D2", "E8"}), three_dumps, Menu((), (*_DEATHS, *_FOR_GOOD))),
+    Scenario("worker-dies", frozenset({"D2", "E8"}), three_dumps, Menu((), (*_DEATHS, _FOR_GOOD))),
     Scenario("worker-dies-waiting", frozenset({"D2", "E8"}), three_waiting, Menu((), _DEATHS)),
     Scenario(
         "over-older",
