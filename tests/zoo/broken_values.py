@@ -67,10 +67,10 @@ class Altered(DumpMixin):
 
 
 def each(value, change):
-    """A JSON value in which every part is changed, the innermost first."""
-    if isinstance(value, dict):
+    """A value in which every part of its plain dicts and lists is changed, the innermost first."""
+    if type(value) is dict:
         value = {name: each(part, change) for name, part in value.items()}
-    elif isinstance(value, list):
+    elif type(value) is list:
         value = [each(part, change) for part in value]
     return change(value)
 
@@ -149,12 +149,7 @@ class KeysBecomeText(Altered):
     upstream = "verl#6324"
 
     def extras(self, extras):
-        def plain(value):
-            if type(value) is dict:
-                return {str(key): plain(part) for key, part in value.items()}
-            return [plain(part) for part in value] if type(value) is list else value
-
-        return plain(extras)
+        return each(extras, lambda part: {str(k): v for k, v in part.items()} if type(part) is dict else part)
 
 
 class DropsOddKeys(Altered):
@@ -162,13 +157,12 @@ class DropsOddKeys(Altered):
     because = "json.dumps(skipkeys=True): what is no text, number or None as a key is left out with its value"
 
     def extras(self, extras):
-        def plain(value):
-            if type(value) is dict:
-                kept = {k: v for k, v in value.items() if k is None or isinstance(k, (str, int, float))}
-                return {key: plain(part) for key, part in kept.items()}
-            return [plain(part) for part in value] if type(value) is list else value
+        def kept(part):
+            if type(part) is not dict:
+                return part
+            return {k: v for k, v in part.items() if k is None or isinstance(k, (str, int, float))}
 
-        return plain(extras)
+        return each(extras, kept)
 
 
 class WritesReprs(Altered):
