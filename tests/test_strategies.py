@@ -118,9 +118,9 @@ def test_examples_shrink_to_one_row_and_one_key(law, wanted):
 
 
 def test_ragged_column_of_all_batches_shrinks():
-    """A ragged column found among batches of every kind is shrunk to two rows at most and one key."""
+    """A ragged column found among batches of every kind is shrunk to one row and one key."""
     batch = find(strategies.generations(), lambda b: bool(b.inputs) and is_ragged(b), settings=SEARCH)
-    assert len(batch.inputs) <= 2
+    assert len(batch.inputs) == 1
     assert len(batch.extras) == 1
 
 
