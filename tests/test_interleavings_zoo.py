@@ -43,7 +43,11 @@ def _cases(bound: int, *names: str) -> list[object]:
     """Each correct writer with each scenario of these names (by default all) that it can be driven through."""
     return [
         pytest.param(
-            spec, scenario.name, bound, id=f"{spec.location.rpartition(':')[2]}-{scenario.name}-{bound}"
+            spec,
+            scenario.name,
+            bound,
+            id=f"{spec.location.rpartition(':')[2]}-{scenario.name}-{bound}",
+            marks=[] if spec.location == DEFAULT else pytest.mark.broad,
         )
         for spec in GOOD
         for scenario in SWITCHED

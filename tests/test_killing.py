@@ -35,6 +35,7 @@ def violated(history: History) -> set[str]:
     return {violation.law for violation in judge(history, relevant(history, LAWS))}
 
 
+@pytest.mark.broad
 @pytest.mark.timeout(180)
 def test_the_reference_writer_outlives_hundreds_of_kills() -> None:
     """At least 300 real kills, before every operation and half-way through every write, break no law in a minute."""

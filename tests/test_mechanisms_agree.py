@@ -161,6 +161,7 @@ def compare(location: str, plan: str, scratch: str) -> list[str]:
     return list(outcomes)
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("plan", PLANS)
 def test_mechanisms_agree_on_the_reference_writer(plan: str, scratch: str) -> None:
     """Every mechanism that supports a plan raises the same errors at the same calls and leaves the same bytes."""
