@@ -5,14 +5,20 @@ import inspect
 import json
 import logging
 import os
+import re
 import threading
+from pathlib import Path
 
 import pytest
 
+import verl_dump
+from fault_injection.targets.base import CAPABILITIES
 from verl_dump import DrainTimeout, DumpError, DumpErrorGroup, DumpMixin, GenerationDumper
 from verl_dump.policies import Policies
 
 LONG = 60.0
+CHECKOUT = Path(os.environ.get("VERL_DUMP_CHECKOUT") or Path(__file__).parent.parent)
+UNITS = {"": 1, "MiB": 1 << 20, "s": 1.0}
 
 
 class Trainer(DumpMixin):
@@ -52,6 +58,35 @@ def blocker(tmp_path):
     path = tmp_path / "file"
     path.write_text("mine")
     return str(path)
+
+
+def defaults_of_the_readme():
+    """Each argument of the dumper's table in the README, with the default that it names."""
+    readme = (CHECKOUT / "README.md").read_text(encoding="utf-8")
+    table = readme.split("| argument | default | meaning |", 1)[1].split("\n\n", 1)[0]
+    for names, texts, *_ in (line.strip("|").split(" | ") for line in table.splitlines()[2:]):
+        names = re.findall(r"`(\w+)`", names)
+        found = re.findall(r"`\"?(\w+)\"?`|(\d+) ?(MiB|s)?", texts)
+        for name, (word, number, unit) in zip(names, found, strict=True):
+            yield name, {"True": True}.get(word, word) if word else int(number) * UNITS[unit]
+
+
+def test_defaults_are_those_of_the_readme():
+    """The dumper and the mixin have the same defaults, which are those that the README names."""
+    told = dict(defaults_of_the_readme())
+    assert GenerationDumper.__init__.__kwdefaults__ == told
+    assert {name: getattr(DumpMixin, f"dump_{name}") for name in told} == told
+    GenerationDumper(**told).drain()
+
+
+def test_the_mixin_claims_what_there_is_to_claim():
+    """What the mixin says that it can do are words that the harness knows, and all of them."""
+    assert DumpMixin.dump_capabilities == frozenset(CAPABILITIES)
+
+
+def test_the_version_is_a_release():
+    """The version has three numbers."""
+    assert re.fullmatch(r"\d+\.\d+\.\d+", verl_dump.__version__)
 
 
 def test_signatures():
