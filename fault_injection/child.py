@@ -45,8 +45,9 @@ def enter(write: int, order: Order, root: str) -> None:
         scenario = SCENARIOS[order.scenario]
         subject = ready_subject(order.spec)
         trial = Trial(subject.make, root, DiskLook(root), sink=sink, on_hang=_give_up)
-        prepared(trial, scenario, order.seed)
-        armed = disk.armed(root, Plan.parse(order.plan), observe=trial.observe)
+        plan = Plan.parse(order.plan)
+        prepared(trial, scenario, order.seed, plan)
+        armed = disk.armed(root, plan, observe=trial.observe)
         # Never left, and kept so that it is not collected: what the interpreter does at its end meets the faults too.
         _KEPT.append(armed)
         trial.injector = armed.__enter__()

@@ -98,7 +98,7 @@ def _try(course: Course, tell: Callable[[Event], None], theirs: socket.socket) -
     stage.ground(root, plan)
     trial = Trial(course.subject.make, root, look, sink=tell, on_hang=lambda: os._exit(0), first=course.dumps)
     if course.prepare:
-        prepared(trial, course.scenario, course.seed)
+        prepared(trial, course.scenario, course.seed, plan)
     around = stage.enter(root, plan)
     note = Note(errors_of(plan), lambda number, name: trial.mark(STRUCK, f"{number} {name}"), around)
     note.install()

@@ -42,7 +42,7 @@ def run_killed(subject: Subject, scenario: Scenario, plan: Plan, seed: int, root
         RuntimeError: the harness failed in the child.
     """
     first = Trial(subject.make, root, DiskLook(root))
-    prepared(first, scenario, seed)
+    prepared(first, scenario, seed, plan)
     first.close()
     events = list(first.events)
     plans = ([Plan.parse(scenario.prior)] if scenario.prior else []) + [plan]

@@ -117,8 +117,9 @@ def _run_here(
 
     trial = Trial(subject.make, root, DiskLook(root), on_hang=hung)
     try:
-        prepared(trial, scenario, order.seed)
-        with listening(trial), disk.armed(root, Plan.parse(order.plan), observe=trial.observe) as injector:
+        plan = Plan.parse(order.plan)
+        prepared(trial, scenario, order.seed, plan)
+        with listening(trial), disk.armed(root, plan, observe=trial.observe) as injector:
             trial.injector = injector
             scenario.run(trial, order.seed)
             trial.release()

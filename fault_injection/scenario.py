@@ -74,7 +74,7 @@ class Scenario:
             may take turns).
         mechanism: `disk`, `memory` or `kernel`.
         warn: whether the target is opened in its `warn` mode.
-        exit_deadline: seconds given to targets that claim `deadline`.
+        exit_deadline: seconds given to targets that claim `deadline`, in trials in which something is stuck.
         environment: variables of the fresh interpreter, for `spawn`.
     """
 
@@ -120,10 +120,19 @@ class Unit:
         return f"{self.scenario}-{self.family or self.plan}"
 
 
-def prepared(trial: Trial, scenario: Scenario, seed: int) -> None:
-    """Set the target's options and lay down what the scenario wants to find."""
+def prepared(trial: Trial, scenario: Scenario, seed: int, plan: Plan | None = None) -> None:
+    """Set the target's options and lay down what the scenario wants to find.
+
+    Args:
+        trial: has not begun.
+        scenario: what is to be run in it.
+        seed: chooses the batches.
+        plan: what fails.
+    """
     trial.target.warn = scenario.warn
-    trial.target.exit_deadline = scenario.exit_deadline
+    # A disk that is merely slow, or a busy machine, must not race against a deadline made for what is stuck.
+    stuck = plan is not None and any(rule.fault.name == "stuck" for rule in plan.rules)
+    trial.target.exit_deadline = scenario.exit_deadline if stuck else None
     if scenario.prepare is not None:
         scenario.prepare(trial, seed)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import platform
 import sys
 import threading
-import time
 from collections.abc import Callable
 
 from fault_injection.mechanisms import originals
@@ -25,7 +24,10 @@ HANGS = 1.2 * _PATIENCE
 SLEEPS = 12.0
 """The same while a thread is in a timed sleep, which ends by itself (a writer that backs off and tries again)."""
 SPINS = 15.0
-"""Seconds after which a call that does no operation is said to hang, though some thread is busy."""
+"""Seconds after which a call that does no operation is said to hang, though some thread is busy.
+
+All of these are counted in ticks, of which a busy machine gives fewer, to the watchdog as to the watched.
+"""
 ENDLESS = 10_000
 """Operations after which one call is said to hang: it tries again for ever."""
 _TICK = 0.01
@@ -106,14 +108,13 @@ class Watchdog:
                 self._watch(self._calls)
 
     def _watch(self, call: int) -> None:
-        slept, last = 0.0, self._progress()
-        first, busy_since = last, time.monotonic()
+        slept = busy = 0.0
+        first = last = self._progress()
         naps = False
         while self._active and self._calls == call and not self._stop.wait(_TICK):
             now = self._progress()
-            if now != last:
-                busy_since = time.monotonic()
-            if now - first > ENDLESS or time.monotonic() - busy_since > SPINS:
+            busy = 0.0 if now != last else busy + _TICK
+            if now - first > ENDLESS or busy > SPINS:
                 self._hangs()
                 return
             if now != last or not self._all_asleep():

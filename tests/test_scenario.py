@@ -81,9 +81,25 @@ def test_errors_are_swept_where_they_are_asked_for() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("plan", "deadline"),
+    [
+        (Plan.parse("write#1+:stuck"), 0.5),
+        (Plan.parse("open#1:ENOSPC;write#1:stuck"), 0.5),
+        (Plan.parse("write#1+:slow(20ms)"), None),
+        (Plan(), None),
+        (None, None),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("prepares", [False, True], ids=["nothing", "something"])
-def test_a_target_has_its_options_before_the_scenario_lays_anything_down(prepares: bool) -> None:
-    """The options of the target are set, and then the scenario prepares the directory with the seed of the trial."""
+def test_a_target_has_its_options_before_the_scenario_lays_anything_down(
+    prepares: bool, plan: Plan | None, deadline: float | None
+) -> None:
+    """The options of the target are set, and then the scenario prepares the directory with the seed of the trial.
+
+    Where nothing is stuck there is no deadline, which a slow machine could miss.
+    """
     trial = SimpleNamespace(target=SimpleNamespace())
     seen: list[object] = []
 
@@ -93,9 +109,9 @@ def test_a_target_has_its_options_before_the_scenario_lays_anything_down(prepare
     scenario = Scenario(
         "s", frozenset(), nothing, prepare=prepare if prepares else None, warn=True, exit_deadline=0.5
     )
-    prepared(trial, scenario, 7)
-    assert vars(trial.target) == {"warn": True, "exit_deadline": 0.5}
-    assert seen == ([(trial, 7, True, 0.5)] if prepares else [])
+    prepared(trial, scenario, 7, plan)
+    assert vars(trial.target) == {"warn": True, "exit_deadline": deadline}
+    assert seen == ([(trial, 7, True, deadline)] if prepares else [])
 
 
 class Course:

@@ -109,7 +109,7 @@ def record(bench: Bench, plan: Plan) -> Recording:
 
         trial = Trial(bench.subject.make, root, DiskLook(root), on_hang=hung)
         try:
-            prepared(trial, bench.scenario, bench.seed)
+            prepared(trial, bench.scenario, bench.seed, plan)
             recorder = Recorder(root, lambda: len(trial.events))
             with listening(trial), disk.armed(root, plan, observe=trial.observe) as injector:
                 trial.injector = injector

@@ -15,7 +15,7 @@ from contextlib import suppress
 
 from fault_injection.mechanisms.kernel import notify, system
 
-_LONGEST = 10
+_LONGEST = 60
 
 
 def _in_child(work: Callable[[], None], ends: int = 0) -> str:

@@ -33,7 +33,7 @@ SYSTEM_CALLS: dict[str, str] = {
 }
 """The system calls of each kind of operation; a `?` lets strace pass over one that this machine does not have."""
 
-_LONGEST = 10
+_LONGEST = 60
 """Seconds that strace may take to end after the traced process."""
 _ATTACHED = re.compile(r"attached")
 _DONE = re.compile(r"\((?:INJECTED|DELAYED)")
