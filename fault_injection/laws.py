@@ -62,7 +62,7 @@ _LAWS = (
     ),
     Law(
         "D3",
-        "A failed dump leaves nothing behind: no partial file, no temporary file after drain; an older complete file stays.",
+        "A failed dump leaves nothing behind: no partial file, no temporary file after drain; an older complete file stays, as does what is not the writer's.",
         "What a failure leaves looks like data to the next reader, and fills a disk that was full already.",
         "verl #6324 on a full disk: 402 of 2,000 rows and a torn one under the final name",
     ),

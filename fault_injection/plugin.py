@@ -38,7 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--dump-readers",
         action="store_true",
-        help="read back with pandas, pyarrow, polars, duckdb too (law S9)",
+        help="read back with pandas, pyarrow, datasets, polars, duckdb too (law S9)",
     )
 
 

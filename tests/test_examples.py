@@ -53,3 +53,33 @@ def test_a_hung_example_has_an_unfinished_history() -> None:
     assert hung_history("examples-S1", 7) == History(
         "examples-S1", "none", "disk", 7, (Hung("dump"),), 0, complete=False
     )
+
+
+class Forgets:
+    """Accepts every batch, and writes none."""
+
+    def _init_dump_executor(self) -> None:
+        """Nothing."""
+
+    def _dump_generations(
+        self, inputs: Any, outputs: Any, gts: Any, scores: Any, reward_extra_infos_dict: Any, dump_path: str
+    ) -> None:
+        """Nothing."""
+
+    def _shutdown_dump_executor(self) -> None:
+        """Nothing."""
+
+
+@pytest.mark.parametrize(
+    "law", ["S1", "S2", "S3", "S4", "S5", "S7", "S8", "S9", "C1", "C2", "C3", "C4", "C5"]
+)
+def test_a_batch_that_vanishes_breaks_the_law_that_it_was_made_for(law: str, tmp_path: Path) -> None:
+    """A writer that raises nothing and leaves no file holds no law about values or columns."""
+    subject = load_subject(Spec(f"{__name__}:Forgets"))
+    bench = Bench(subject, str(tmp_path), lambda: None)
+    found = search(bench, law, 0, 20, torch=False)[-1]
+    result, _ = replay(bench, law, found.plan, torch=False, scenario=law, seed=0)
+    bench.close()
+    (violation,) = found.violations
+    assert violation in result.violations
+    assert violation.law == law

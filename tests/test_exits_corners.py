@@ -225,6 +225,17 @@ def test_a_child_reports_once(monkeypatch):
     assert len(calls) == 2, "a child of that child is another process"
 
 
+def test_nothing_has_to_be_set_up_for_a_child_to_report(monkeypatch):
+    """A child of multiprocessing is covered by the module as it was imported."""
+    calls = []
+    monkeypatch.setattr(multiprocessing.process, "parent_process", object)
+    monkeypatch.setattr(multiprocessing.util, "Finalize", lambda _, call, **__: calls.append(call))
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    exits.cover_child()
+    exits._covered.remove(-1)
+    assert calls == [exits._at_exit]
+
+
 def test_a_child_that_dumps_reports(monkeypatch, tmp_path):
     """The first dump in a child of multiprocessing is what makes it report at its end."""
     calls = []

@@ -15,7 +15,7 @@ from fault_injection.plan import Plan, PlanError
 @pytest.mark.parametrize(
     ("text", "fault", "printed"),
     [
-        ("ENOSPC", Fault("ENOSPC"), "ENOSPC"),
+        ("ENOSPC", Fault("ENOSPC", 0), "ENOSPC"),
         (" short( 7 ) ", Fault("short", 7), "short(7)"),
         ("slow(50ms)", Fault("slow", 50), "slow(50ms)"),
         ("slow(2s)", Fault("slow", 2000), "slow(2000ms)"),
@@ -56,10 +56,11 @@ def test_a_directory_is_not_taken_away_before_it_is_made(name: str) -> None:
 
 def test_every_fault_has_the_number_of_its_name_or_none() -> None:
     """A fault of an errno raises that errno, a lost sync EIO, and every other fault has no error number."""
-    numbers = {name: kind.errno for name, kind in CATALOGUE.items()}
+    kinds = {name: Fault(name).kind for name in CATALOGUE}
+    numbers = {name: kind.errno for name, kind in kinds.items()}
     named = {name: getattr(errno, name) for name in ERRNO_FAULTS}
     assert numbers == {**dict.fromkeys(CATALOGUE, 0), **named, "lost": errno.EIO}
-    assert {kind.parameter for kind in CATALOGUE.values()} == {"", "bytes", "time"}
+    assert {kind.parameter for kind in kinds.values()} == {"", "bytes", "time"}
 
 
 def test_a_platform_without_an_errno_does_not_have_its_fault(monkeypatch: pytest.MonkeyPatch) -> None:

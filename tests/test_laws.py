@@ -32,7 +32,8 @@ def test_no_law_of_the_first_groups_is_missing() -> None:
 
 @pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
 def test_a_law_is_one_sentence_with_a_reason(law: object) -> None:
-    """A law has a group, one sentence and a reason that end in a full stop, and needs something that exists."""
+    """A law has a group, one sentence and a reason that end in a full stop, needs something that exists, and is asked for by name."""
+    assert choose_laws([law.id]) == {law.id}
     assert re.fullmatch(r"[A-Z]\d+", law.id)
     assert law.id[0] in GROUPS
     for text in (law.sentence, law.why):

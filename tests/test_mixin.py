@@ -79,9 +79,26 @@ def test_defaults_are_those_of_the_readme():
     GenerationDumper(**told).drain()
 
 
+def test_a_trainer_makes_its_dumper_with_the_defaults_of_the_readme(monkeypatch):
+    """A trainer that sets nothing hands each default that the README names to its dumper."""
+    made, told = [], dict(defaults_of_the_readme())
+
+    def begin(_, **options):
+        made.append(options)
+
+    begin.__kwdefaults__ = dict.fromkeys(told)
+    monkeypatch.setattr(GenerationDumper, "__init__", begin)
+    assert isinstance(DumpMixin()._dump_executor, GenerationDumper)
+    assert made == [told]
+
+
 def test_the_mixin_claims_what_there_is_to_claim():
     """What the mixin says that it can do are words that the harness knows, and all of them."""
     assert DumpMixin.dump_capabilities == frozenset(CAPABILITIES)
+    # And so does each trainer with it, before and after its first drain.
+    trainer = DumpMixin()
+    trainer._shutdown_dump_executor(timeout=0.0)
+    assert trainer.dump_capabilities == frozenset(CAPABILITIES)
 
 
 def test_the_version_is_a_release():

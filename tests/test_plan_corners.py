@@ -76,3 +76,12 @@ def test_any_takes_only_what_every_operation_can_meet(fault: str, operations: st
 def test_any_is_every_operation_on_a_file(kind: str) -> None:
     """A rule for any operation is about each operation on a file, and about the start of no thread."""
     assert Rule("any", Span(1), Fault("ENOSPC")).matches(Op(kind, "dump/c.tmp")) is (kind != "thread")
+
+
+@pytest.mark.parametrize("glob", ["X*", "*.x", "a,b", "a:b"])
+def test_a_glob_holds_any_other_letter(glob: str) -> None:
+    """A glob of whatever else is a part of its plan, which is shown as it was written."""
+    text = f"{glob}@write#1:ENOSPC"
+    plan = Plan.parse(text)
+    assert str(plan) == repr(plan) == text
+    assert [repr(rule) for rule in plan.rules] == [text]

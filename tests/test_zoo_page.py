@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -88,3 +89,16 @@ def test_only_a_whole_run_is_written_to_the_docs(
     table.pytest_terminal_summary(terminal)
     assert "zoo" in terminal.said[0]
     assert sorted(path.name for path in tmp_path.iterdir()) == (["zoo.json", "zoo.md"] if whole else [])
+
+
+def test_every_test_of_the_zoo_is_in_a_file_that_tox_names() -> None:
+    """`tox -e zoo` collects a few files only, since to collect all takes long; none that is marked is elsewhere."""
+    command = next(
+        line for line in (CHECKOUT / "tox.ini").read_text(encoding="utf-8").splitlines() if "-m zoo" in line
+    )
+    marked = {
+        f"tests/{file.name}"
+        for file in (CHECKOUT / "tests").glob("test_*.py")
+        if "pytest.mark." + "zoo" in file.read_text(encoding="utf-8")
+    }
+    assert marked == set(re.findall(r"tests/\w+\.py", command))

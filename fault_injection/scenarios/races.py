@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, cast
 
 from fault_injection.batches import make_batch
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from fault_injection.interleave.trial import SwitchedTrial
 
 _DEADLINE = 0.05
+_HOURS = 7_200.0
+"""Seconds between two dumps of a training whose steps are long; a worker may have given up waiting by then."""
 
 
 def _scheduled(trial: Trial) -> SwitchedTrial:
@@ -33,6 +36,15 @@ def two_dumps(trial: Trial, seed: int) -> None:
     trial.open()
     for number in range(2):
         _dump(trial, seed, number)
+    trial.drain()
+
+
+def hours_apart(trial: Trial, seed: int) -> None:
+    """Two dumps with a long time between them, by the clock of the run; then a drain."""
+    trial.open()
+    _dump(trial, seed, 0)
+    time.sleep(_HOURS)
+    _dump(trial, seed, 1)
     trial.drain()
 
 
@@ -97,6 +109,13 @@ SCENARIOS = (
         frozenset({"D1", "D2", "E4", "E5", "E7", "Q4"}) | _TOLD,
         two_dumps,
         Menu((*_HEALTHY, *_FAILING)),
+        needs=_ASYNCHRONOUS,
+        place="switch",
+    ),
+    Scenario(
+        "interleaved-hours-apart",
+        frozenset({"D1", "D2", "E8"}),
+        hours_apart,
         needs=_ASYNCHRONOUS,
         place="switch",
     ),

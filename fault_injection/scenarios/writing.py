@@ -13,6 +13,10 @@ FIRST = 7_000_001
 """The first step; steps lie above any process identifier, so that a path shows whose it is."""
 WIDE = 9_000
 """Characters that make a batch larger than Python's buffer, so that its write comes before its close."""
+MANY_ROWS = 1_100
+"""Rows of a large batch: more than the 1,024 prompts that a training batch of verl has by default."""
+MANY_WAITING, MANY_ALONE = 40, 30
+"""Dumps that fail at once, and one after another: more than a writer has room for that does not get it back."""
 
 _COMMON = frozenset({"D2", "D3", "D4", "E1", "E2", "E3", "E4", "E5", "E7"})
 _FEW = ("ENOSPC", "EIO", "EACCES")
@@ -53,7 +57,7 @@ def _drain_and_go_on(trial: Trial, seed: int) -> None:
 
 
 def lay_older(trial: Trial, seed: int) -> None:
-    """Complete files of an earlier run, under the names that this run will use."""
+    """Complete files of an earlier run, under the names that this run will use, and others beside them."""
     for number in range(2):
         batch = make_batch(seed + 1, number + 10, FIRST + number, rows=5)
         lines = "".join(
@@ -61,6 +65,9 @@ def lay_older(trial: Trial, seed: int) -> None:
             for i in range(5)
         )
         trial.older(f"dump/{batch.step}.jsonl", lines.encode())
+    # What somebody else has put there is not the writer's to clear away.
+    for name in ("notes.md", "metrics.csv"):
+        trial.older(f"dump/{name}", b"of somebody else\n")
 
 
 def over_older(trial: Trial, seed: int) -> None:
@@ -76,7 +83,7 @@ def all_sizes(trial: Trial, seed: int) -> None:
     trial.open()
     batches = [
         make_batch(seed, 0, 0, rows=2),
-        make_batch(seed, 1, FIRST + 1, rows=300),
+        make_batch(seed, 1, FIRST + 1, rows=MANY_ROWS),
         make_batch(seed, 2, FIRST + 2, rows=3, wide=200_000),
         Batch(
             FIRST + 3,
@@ -93,6 +100,28 @@ def all_sizes(trial: Trial, seed: int) -> None:
     ]
     for batch in batches:
         trial.dump(batch)
+    trial.drain()
+
+
+def many_fail(trial: Trial, seed: int) -> None:
+    """Many dumps fail that waited together, then more, one after another."""
+    trial.open()
+    with trial.held():
+        for number in range(MANY_WAITING):
+            trial.dump(make_batch(seed, number, FIRST + number, rows=1))
+    trial.drain(threads=False)
+    trial.open()
+    for number in range(MANY_WAITING, MANY_WAITING + MANY_ALONE):
+        dump_and_settle(trial, make_batch(seed, number, FIRST + number, rows=1))
+    trial.drain()
+
+
+def falling_steps(trial: Trial, seed: int) -> None:
+    """Three dumps that wait together, each of a lower step than the one before, as when a training goes back."""
+    trial.open()
+    with trial.held():
+        for number in range(3):
+            trial.dump(make_batch(seed, number, FIRST + 3 - number))
     trial.drain()
 
 
@@ -202,6 +231,13 @@ SCENARIOS = (
         prepare=lay_older,
     ),
     Scenario("all-sizes", frozenset({"D1", "D2"}), all_sizes),
+    Scenario(
+        "many-fail",
+        frozenset({"E1", "E2", "E3", "E8"}),
+        many_fail,
+        Menu((Plan.parse("open#1+:EACCES"),)),
+    ),
+    Scenario("falling-steps", frozenset({"D1", "D2", "Q4"}), falling_steps),
     Scenario("restarted", frozenset({"D1", "D2", "D6"}), restarted),
     Scenario("same-step", frozenset({"D2", "D3", "D6"}), same_step, Menu((Plan(),), every_errno(names=_FEW))),
     Scenario("same-step-waiting", frozenset({"D2", "D3", "D6"}), same_step_waiting),

@@ -236,3 +236,16 @@ class ReplacesSameStep(ThreadQueueWriter):
 
     def _earlier_rows(self, key, path):
         return b""
+
+
+class ClearsTheFolder(ThreadQueueWriter):
+    broken_law = "D3"
+    because = "what lies beside the dumps and is none is cleared away, whoever has put it there"
+
+    def _write(self, job):
+        folder = os.path.dirname(job.path)
+        if os.path.isdir(folder):
+            for name in os.listdir(folder):
+                if not name.endswith(".jsonl"):
+                    os.unlink(f"{folder}/{name}")
+        super()._write(job)

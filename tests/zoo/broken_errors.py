@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from contextlib import suppress
 
 from tests.zoo import common
@@ -54,6 +55,33 @@ class ClearsBeforeRaise(ThreadQueueWriter):
             failures = self._failures
             self._failures.clear()
         return failures
+
+
+class KeepsLastFailures(ThreadQueueWriter):
+    broken_law = "E3"
+    because = "of many failures only the last eight are kept"
+
+    def _note_failure(self, job, error):
+        super()._note_failure(job, error)
+        with self._room:
+            del self._failures[:-8]
+
+
+class KeepsTheSlotOfAFailure(ThreadQueueWriter):
+    broken_law = "E8"
+    because = "the slot of a dump is given back when it succeeds only, and after sixteen failures a call waits for ever"
+
+    def _init_dump_executor(self):
+        super()._init_dump_executor()
+        self.__dict__.setdefault("_slots", threading.Semaphore(16))
+
+    def _accept(self, job):
+        self._slots.acquire()
+        super()._accept(job)
+
+    def _write(self, job):
+        super()._write(job)
+        self._slots.release()
 
 
 class RetriesForEver(ThreadQueueWriter):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import os
 import queue
 import threading
@@ -86,10 +88,52 @@ class NewestFirst(ThreadQueueWriter):
         return _Stack(self.max_waiting)
 
 
+class _BySteps(queue.PriorityQueue):
+    """The end mark of a drain comes last; equal steps keep their order."""
+
+    def __init__(self, maxsize):
+        super().__init__(maxsize)
+        self._number = itertools.count()
+
+    def put(self, item, *args, **kwargs):
+        super().put((math.inf if item is None else item.step, next(self._number), item), *args, **kwargs)
+
+    def get(self, *args, **kwargs):
+        return super().get(*args, **kwargs)[2]
+
+
+class LowestStepFirst(ThreadQueueWriter):
+    broken_law = "Q4"
+    because = "what waits is written by its step, also where steps do not rise"
+
+    def _make_queue(self):
+        return _BySteps(self.max_waiting)
+
+
 class TwoWorkers(ExecutorWriter):
     broken_law = "Q4"
     because = "two workers write at once, and a later dump may overtake one whose write takes long"
     max_workers = 2
+
+
+class GivesUpWaiting(ThreadQueueWriter):
+    broken_law = "D1"
+    because = "the worker ends after an hour without work, and what is handed over later is never written"
+
+    def _work(self, jobs):
+        while True:
+            try:
+                job = jobs.get(timeout=3600)
+            except queue.Empty:
+                return
+            if job is None:
+                return
+            try:
+                self._write(job)
+            except BaseException as error:
+                self._note_failure(job, error)
+            finally:
+                self._release(job)
 
 
 class ForgetsAfterDrain(ThreadQueueWriter):

@@ -22,10 +22,10 @@ class DropsStepZero(ThreadQueueWriter):
 
 class CutsRows(ThreadQueueWriter):
     broken_law = "D1"
-    because = "at most 64 rows are written"
+    because = "at most 1,024 rows are written"
 
     def _encode(self, step, columns, extras):
-        return b"".join(super()._encode(step, columns, extras).splitlines(keepends=True)[:64])
+        return b"".join(super()._encode(step, columns, extras).splitlines(keepends=True)[:1024])
 
 
 class CutsLongText(ThreadQueueWriter):

@@ -15,6 +15,7 @@ __all__ = [
     "ExtrasWin",
     "KeysBecomeText",
     "LeavesLineSeparators",
+    "LosesStrangeTexts",
     "NamesNoRow",
     "NumbersThroughDoubles",
     "ShortensFloats",
@@ -253,3 +254,16 @@ class ChangesTheCallersDict(Altered):
         if isinstance(extras, dict):
             extras["dumped_at"] = [self.global_steps]
         return kept
+
+
+class LosesStrangeTexts(DumpMixin):
+    broken_law = "S3"
+    because = "a batch with a text that UTF-8 cannot hold is left out, and nobody is told"
+
+    def _dump_generations(self, inputs, outputs, gts, scores, reward_extra_infos_dict, dump_path):
+        try:
+            for text in (*inputs, *outputs):
+                str(text).encode()
+        except UnicodeEncodeError:
+            return
+        super()._dump_generations(inputs, outputs, gts, scores, reward_extra_infos_dict, dump_path)

@@ -173,6 +173,10 @@ judged. *Seconds*: of the search.
 _CORRECT = """
 ## Correct writers
 
+They are judged by the laws of data, errors and the queue (D, E, Q) that they claim, the last three by D1, D3 and D6, which
+what is unusual in them could touch; how values become JSON (S, C) is not what they are there for. Of the long sweeps and
+schedules each has its share, so that together they have them all (`VERL_DUMP_FULL=1`: each has everything).
+
 *Through*: the mechanisms that judged it. Where the layers within Python cannot see what a writer writes, the kernel alone
 judges it, by the laws that its scenarios bear on.
 
