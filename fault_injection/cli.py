@@ -31,12 +31,15 @@ from fault_injection.report import Report, as_story, as_text, header, write_json
 from fault_injection.scenario import Scenario
 from fault_injection.scenarios import SCENARIOS
 from fault_injection.subject import DEFAULT, Spec, is_verl, load_subject
+from fault_injection.sweep import TrialResult
 from fault_injection.targets.errors import TargetError
 from fault_injection.wire import Depth
 from verl_dump.verify import command as verify
 
 OK, VIOLATED = 0, 1
-"""Exit codes: no law is violated; one is; the target cannot be loaded or driven, or the usage is wrong."""
+"""Exit codes: no law is violated; one is. All else that ends a run is `UNUSABLE`, a report that cannot be written too."""
+_NEEDED = ("hypothesis", "numpy", "pyfakefs")
+"""What a run cannot do without; the extra `check` brings it."""
 _BEAT = 10.0
 """Seconds between two lines of progress where the output is no terminal."""
 
@@ -50,14 +53,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
-    options = parser().parse_args(arguments)
-    for stream in (sys.stdout, sys.stderr):
-        # What a writer says may hold anything, and a terminal may know ASCII only.
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+    verify.open_streams()
     try:
-        with _terminable():
-            return verify.run(options) if options.command == "verify" else _check(options)
+        try:
+            return _run_command(arguments)
+        finally:
+            # What is held back is written while it can still be said that it cannot.
+            verify.say("", end="", flush=True)
+    except verify.OutputError as error:
+        print(f"verl-dump: {error}", file=sys.stderr)
+        verify.drop_output()
+        return UNUSABLE
     except (TargetError, PlanError, UnknownLawError) as error:
         print(f"verl-dump: {error}", file=sys.stderr)
         return UNUSABLE
@@ -65,9 +71,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("verl-dump: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # Who reads the report has read enough; the interpreter must not fail of it again when it flushes.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        verify.drop_output()
         return 141
+
+
+def _run_command(arguments: Sequence[str] | None) -> int:
+    options = parser().parse_args(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        # What a writer says may hold anything, and a terminal may know ASCII only.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    with _terminable():
+        return verify.run(options) if options.command == "verify" else _check(options)
 
 
 def entry() -> NoReturn:
@@ -98,10 +113,7 @@ def _terminable() -> Iterator[None]:
 
 
 def _check(options: argparse.Namespace) -> int:
-    try:
-        os.getcwd()
-    except FileNotFoundError:
-        raise TargetError("the working directory is gone; change to one that exists") from None
+    _see_ground()
     laws = choose_laws(options.law)
     if laws is None and options.law:
         raise TargetError("--law is empty; name a law such as E2 or a group such as E")
@@ -131,12 +143,28 @@ def _check(options: argparse.Namespace) -> int:
     if options.json:
         try:
             write_json(reports, options.json)
+        except BrokenPipeError:
+            raise
         except OSError as error:
-            raise TargetError(f"--json {options.json} cannot be written: {error.strerror}") from error
+            message = f"--json {options.json} cannot be written: {error.strerror}"
+            raise (verify.OutputError if options.json == "-" else TargetError)(message) from error
     if options.strict and options.lacks:
         print("verl-dump: --strict: a part of the run was left out, as said above", file=sys.stderr)
         return VIOLATED
     return VIOLATED if any(report.violated for report in reports) else OK
+
+
+def _see_ground() -> None:
+    """Refuse to begin where a run could not come to its end."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise TargetError("the working directory is gone; change to one that exists") from None
+    if missing := [name for name in _NEEDED if find_spec(name) is None]:
+        raise TargetError(
+            f"check needs {' and '.join(missing)}, not installed here; pip install with the extra check brings "
+            "all that it needs"
+        )
 
 
 def _miss(options: argparse.Namespace, lack: Lack) -> None:
@@ -150,7 +178,7 @@ def _run(spec: Spec, options: argparse.Namespace, laws: frozenset[str] | None, p
     out = sys.stderr if options.json == "-" else sys.stdout
     subject = load_subject(spec)
     if not options.quiet:
-        print(header(subject.label, options.seed), file=out, flush=True)
+        verify.say(header(subject.label, options.seed), out, flush=True)
     begin = time.monotonic()
     progress = _Progress(begin)
     with progress:
@@ -179,7 +207,7 @@ def _run(spec: Spec, options: argparse.Namespace, laws: frozenset[str] | None, p
         checked.exits,
         checked.interleavings,
     )
-    print(as_text(report, quiet=options.quiet), file=out, flush=True)
+    verify.say(as_text(report, quiet=options.quiet), out, flush=True)
     return report
 
 
@@ -205,12 +233,25 @@ def _replay(spec: Spec, options: argparse.Namespace, laws: frozenset[str] | None
             f"plan {plan} struck nothing in scenario {name}: {subject.label} has no such operation there; "
             "--plan none shows those that it has"
         )
-    print(as_story(history))
+    verify.say(as_story(history))
     for violation in result.violations:
-        print(f"{violation.law} VIOLATED: {violation.message}")
-    held = [law for law in result.laws if law not in {v.law for v in result.violations}]
-    print(f"{subject.label}: held {', '.join(held) or 'none'}; 1 trial in {time.monotonic() - begin:.1f} s")
+        verify.say(f"{violation.law} VIOLATED: {violation.message}")
+    words = _in_words(result, judged_by & scenario.laws if laws else frozenset())
+    verify.say(f"{subject.label}: {words}; 1 trial in {time.monotonic() - begin:.1f} s")
     return VIOLATED if result.violations else OK
+
+
+def _in_words(result: TrialResult, asked: frozenset[str]) -> str:
+    """What became of the laws in a replay; those that were asked for are named even where the trial does not bear on them."""
+    violated = {violation.law for violation in result.violations}
+    by = {
+        "violated": [law for law in LAWS if law in violated],
+        "held": [law for law in LAWS if law in result.laws and law not in violated],
+        "not judged, since the trial does not bear on it:": [
+            law for law in LAWS if law in asked and law not in {*result.laws, *violated}
+        ],
+    }
+    return "; ".join(f"{how} {', '.join(some)}" for how, some in by.items() if some) or "no law was judged"
 
 
 def _see_bearing(scenario: Scenario, laws: frozenset[str] | None) -> None:

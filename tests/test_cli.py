@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import os
 import shlex
@@ -118,7 +120,10 @@ def test_a_replay_that_holds_ends_with_0_and_tells_the_story(
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "scenario over-older, plan open#1:EACCES, seed 0"
     assert any(line.endswith("<-- EACCES") for line in lines)
-    assert f"{writers}:Writer: held D2, D3, D4; 1 trial in " in lines[-1]
+    assert (
+        f"{writers}:Writer: held D2, D3, D4; not judged, since the trial does not bear on it: D1; 1 trial in "
+        in lines[-1]
+    )
 
 
 def test_the_default_scenario_of_a_plan_is_three_dumps(
@@ -349,6 +354,129 @@ def test_a_reader_that_stops_early_gets_no_traceback(writers: str) -> None:
         os.close(write)
     assert result.returncode == 141
     assert result.stderr == ""
+
+
+def written_to(where: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a module with standard output redirected as a shell does it."""
+    return subprocess.run(
+        ["sh", "-c", f'exec "$@" {where}', "sh", sys.executable, "-m", *words],
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.fixture
+def torn(tmp_path: Path) -> str:
+    """A directory of dumps that is not whole."""
+    folder = tmp_path / "dumps"
+    folder.mkdir()
+    (folder / "1.jsonl").write_text('{"input": ')
+    return str(folder)
+
+
+COMMANDS = [
+    pytest.param(["fault_injection.cli", "check", "{writers}:InPlace", *SCENARIO, "-q"], 1, id="check"),
+    pytest.param(["fault_injection.cli", "check", "{writers}:Writer", *SCENARIO], 0, id="check-that-holds"),
+    pytest.param(["fault_injection.cli", "verify", "{torn}"], 1, id="verify"),
+    pytest.param(["verl_dump.verify", "{torn}"], 1, id="verify-alone"),
+]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full here")
+@pytest.mark.parametrize(("words", "code"), COMMANDS)
+def test_a_report_that_cannot_be_written_is_one_clear_line(
+    words: list[str], code: int, writers: str, torn: str
+) -> None:
+    """On a full disk the command says that the report cannot be written and ends with 2, whatever the report says."""
+    del code
+    result = written_to("> /dev/full", *(word.format(writers=writers, torn=torn) for word in words))
+    said = "verl-dump: the report cannot be written: No space left on device; write it elsewhere\n"
+    assert (result.returncode, result.stderr) == (cli.UNUSABLE, said)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a shell that closes a stream")
+@pytest.mark.parametrize("where", [">&-", ">&- 2>&-", "<&- >&-"], ids=["output", "errors-too", "input-too"])
+@pytest.mark.parametrize(("words", "code"), COMMANDS)
+def test_without_standard_output_the_run_ends_with_its_own_exit_code(
+    words: list[str], code: int, where: str, writers: str, torn: str
+) -> None:
+    """Where standard output is closed nobody wants the report, and the exit code is what it would be with it."""
+    result = written_to(where, *(word.format(writers=writers, torn=torn) for word in words))
+    assert (result.returncode, result.stderr) == (code, "")
+
+
+class Full(io.StringIO):
+    """A stream on a full disk, which is found out when what was written is flushed."""
+
+    def flush(self) -> None:
+        """Fail as the disk does."""
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+class Filled(Full):
+    """A stream on a full disk, which is found out at once."""
+
+    def write(self, text: str) -> int:
+        """Fail as the disk does."""
+        del text
+        self.flush()
+        return 0
+
+
+class Gone(Full):
+    """A pipe that nobody reads."""
+
+    def flush(self) -> None:
+        """Fail as the pipe does."""
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+
+@pytest.mark.parametrize("stream", [Full, Filled, Gone])
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(["check", "{writers}:Writer", *SCENARIO], id="report"),
+        pytest.param(["check", "{writers}:Writer", *SCENARIO, "-q", "--json", "-"], id="json"),
+        pytest.param(["check", "{writers}:Writer", *SCENARIO, "--plan", "none"], id="replay"),
+        pytest.param(["check", "--help"], id="help"),
+        pytest.param(["verify", "{torn}"], id="verify"),
+        pytest.param(["verify", "{torn}", "--json", "-"], id="verify-json"),
+    ],
+)
+def test_whatever_is_written_to_standard_output_may_fail(
+    words: list[str],
+    stream: type[Full],
+    writers: str,
+    torn: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Of each part of the report it is said that it cannot be written, but not where its reader has read enough."""
+    replaced = []
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "dup2", lambda source, target: (os.close(source), replaced.append(target)))
+        patch.setattr(sys, "stdout", stream())
+        code = cli.main([word.format(writers=writers, torn=torn) for word in words])
+    assert (code, replaced) == ((141 if stream is Gone else cli.UNUSABLE), [1])
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("verl-dump: ")]
+    assert len(said) == (stream is not Gone)
+    assert all("cannot be written: No space left on device" in line for line in said)
+
+
+@pytest.mark.parametrize("name", ["stdout", "stderr"])
+def test_a_standard_stream_that_is_not_there_is_the_null_device(
+    name: str, torn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a process without a standard stream writes there goes nowhere, and no file of the run gets its number."""
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, name, None)
+        assert cli.main(["verify", torn]) == cli.VIOLATED
+        stream = getattr(sys, name)
+        assert os.path.samestat(os.fstat(stream.fileno()), os.stat(os.devnull))
+        assert os.get_inheritable(stream.fileno())
+    os.close(stream.fileno())
 
 
 @pytest.mark.skipif(os.name != "posix", reason="SIGTERM ends a process at once elsewhere")

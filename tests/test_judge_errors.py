@@ -348,6 +348,123 @@ def test_what_an_error_does_not_tell_is_accused(make: object, word: str) -> None
     assert story.accused("E1") == ()
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(lambda path, other: DumpError(f"dump of step {other} to {path} failed"), id="message"),
+        pytest.param(lambda path, other: DumpError(f"{other}:{path}: failed"), id="before-a-colon"),
+        pytest.param(lambda path, other: DumpError(f"step {other} -> '{path}.12.tmp'"), id="quoted-path"),
+        pytest.param(lambda _, other: DumpError(f"{other}: {STEP}.jsonl in {ROOT}/dump"), id="file-name"),
+        pytest.param(lambda path, other: _noted(DumpError(path), f"this was step {other}"), id="note"),
+        pytest.param(lambda path, other: _with(DumpError("failed"), step=other, path=path), id="attribute"),
+        pytest.param(
+            lambda path, other: _with(DumpError(path), global_steps=[other]), id="attribute-of-several"
+        ),
+        pytest.param(
+            lambda path, other: ExceptionGroup(f"step {other}", [OSError(errno.EIO, "broken", path)]),
+            id="group",
+        ),
+    ],
+)
+def test_a_wrong_step_is_accused_whatever_the_path_says(make: object) -> None:
+    """The right digits in a path do not mend an error that tells the step of another dump, wherever it tells it."""
+    story, cause = _failed_then_written()
+    story.drain(_from(make(f"{ROOT}/dump/{STEP}.jsonl", STEP + 2), cause))
+    (message,) = story.accused("E4")
+    text = f"the failure of dump 1 (step {STEP}) raised by drain names step {STEP + 2} instead of its own: "
+    assert message.startswith(text)
+
+
+def test_an_attribute_that_names_no_step_of_the_trial_is_a_wrong_one() -> None:
+    """An attribute `step` is the error's own word for the step, also where no dump had that step."""
+    story, cause = one_failure()
+    story.drain(_from(_with(DumpError("failed"), step=3, path=f"{ROOT}/dump/{STEP}.jsonl"), cause))
+    (message,) = story.accused("E4")
+    assert "names step 3 instead of its own" in message
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(lambda p, e: _from(DumpError(f"dump to {p} failed"), e), id="path-alone"),
+        pytest.param(lambda p, e: _with(e, filename=p), id="file-name-alone"),
+        pytest.param(lambda p, e: _with(e, filename=f"{ROOT}/dump/.{STEP}.1.tmp", filename2=p), id="rename"),
+        pytest.param(
+            lambda p, e: _from(DumpError(f"step {STEP} to {p} failed, seen at step {STEP + 2}"), e),
+            id="seen-at-another",
+        ),
+        pytest.param(
+            lambda p, e: _with(_from(DumpError(f"at step {STEP + 2}: {p} failed"), e), step=STEP),
+            id="own-by-attribute",
+        ),
+        pytest.param(
+            lambda p, e: _noted(_from(DumpError(f"{p} failed at {STEP + 2}"), e), f"it is of step {STEP}"),
+            id="own-by-note",
+        ),
+        pytest.param(
+            lambda p, e: _with(_from(DumpError(f"{p} failed at {STEP + 2}"), e), pending=[STEP]),
+            id="own-by-pending",
+        ),
+        pytest.param(
+            lambda p, e: _from(DumpError(f"steps {STEP} to {STEP + 2} were lost, from {p} on"), e), id="range"
+        ),
+    ],
+)
+def test_an_error_that_names_its_own_step_may_name_another(make: object) -> None:
+    """A step may be named by the path alone, and any other may stand beside the right one."""
+    story, cause = _failed_then_written()
+    story.drain(make(f"{ROOT}/dump/{STEP}.jsonl", cause))
+    assert story.accused("E4") == ()
+
+
+@pytest.mark.parametrize(
+    "join",
+    [
+        pytest.param(lambda a, b: ExceptionGroup("2 dumps failed", [a, b]), id="group"),
+        pytest.param(lambda a, b: ExceptionGroup("2 dumps failed", [b, a]), id="group-in-any-order"),
+        pytest.param(lambda a, b: _chained(b, cause=a), id="cause"),
+        pytest.param(lambda a, b: _chained(b, context=a), id="context"),
+    ],
+)
+def test_dumps_that_failed_may_each_be_named_in_its_own_way(join: object) -> None:
+    """Of two failed dumps one may be named by its step and the other by its path alone."""
+    story, (first, second) = _two_failures()
+    first.filename = f"{ROOT}/dump/{STEP}.jsonl"
+    story.drain(join(first, failed(STEP + 1, second)))
+    assert story.accused("E4") == ()
+
+
+def test_two_failures_under_one_step_are_accused() -> None:
+    """Of two failed dumps the first does not pass under the step of the second."""
+    story, (first, second) = _two_failures()
+    wrong = DumpError(f"dump of step {STEP + 1} to {ROOT}/dump/{STEP}.jsonl failed")
+    story.drain(ExceptionGroup("two", [_from(wrong, first), failed(STEP + 1, second)]))
+    (message,) = story.accused("E4")
+    assert f"names step {STEP + 1} instead of its own" in message
+
+
+@pytest.mark.parametrize("lost", [True, False], ids=["lost", "written"])
+def test_a_call_that_refuses_its_batch_names_its_own_step(lost: bool) -> None:
+    """A call may say of its own step that it was not accepted, because of a failure that is named by its path alone."""
+    story, cause = one_failure()
+    error = DumpError(f"step {STEP + 1} was not accepted: {ROOT}/dump/{STEP}.jsonl had failed")
+    second = story.dump(STEP + 1, _from(error, cause))
+    if not lost:
+        story.write(second)
+    story.drain()
+    assert bool(story.accused("E4")) is not lost
+
+
+def test_a_file_that_is_whole_may_be_named_beside_the_step_that_failed() -> None:
+    """The path of a dump that is on disk is no failure of that dump."""
+    story = Story("write#1:ENOSPC")
+    story.write(story.dump(STEP))
+    story.dump(STEP + 1)
+    error = story.strike("write", f"dump/.{STEP + 1}.tmp")
+    story.drain(_from(DumpError(f"step {STEP + 1} failed; the last in {ROOT}/dump is {STEP}.jsonl"), error))
+    assert story.accused("E4") == ()
+
+
 def test_an_error_that_is_raised_with_its_traceback_cut_is_accused() -> None:
     """Raising an exception gives it a traceback again, but not that of the write."""
     story, error = one_failure()
@@ -774,6 +891,14 @@ def test_what_is_violated_comes_with_its_law_in_the_order_of_the_laws() -> None:
         Violation("E1", f"dump 1 (step {STEP}) is not on disk, and no call ever raised the failure"),
         Violation("E7", "after drain the writer's thread (worker) lives on"),
     )
+
+
+def _failed_then_written() -> tuple[Story, BaseException]:
+    """One dump whose write was struck, and two that were written."""
+    story, error = one_failure()
+    story.write(story.dump(STEP + 1))
+    story.write(story.dump(STEP + 2))
+    return story, error
 
 
 def _two_failures() -> tuple[Story, list[BaseException]]:

@@ -5,6 +5,7 @@ import enum
 import json
 import math
 from collections import OrderedDict, UserDict, UserString, deque
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -16,11 +17,13 @@ import fault_injection.oracle  # noqa: E402
 from fault_injection import strategies  # noqa: E402
 from fault_injection.oracle import (  # noqa: E402
     DEFAULTS,
+    READERS,
     Policies,
     changed,
     expect,
     expected_key,
     expected_value,
+    judge_readers,
     judge_rows,
     picture,
     plain,
@@ -220,13 +223,136 @@ def test_keys(key, text):
         assert list(json.loads(json.dumps({key: 0}))) == [text]
 
 
+SPELLED = [
+    pytest.param(1, ["1"], id="int"),
+    pytest.param(True, ["true", "True"], id="true"),
+    pytest.param(None, ["null", "None"], id="none"),
+    pytest.param(1.0, ["1.0", "1"], id="whole-float"),
+    pytest.param(1e16, ["1e+16", "1e16"], id="large-float"),
+    pytest.param(math.nan, ["NaN", "nan"], id="nan"),
+    pytest.param(-math.inf, ["-Infinity", "-inf"], id="minus-infinity"),
+    pytest.param((1, "a"), ["(1, 'a')", '[1, "a"]', '[1,"a"]'], id="tuple"),
+    pytest.param(b"b", ["b'b'", "b"], id="bytes"),
+    pytest.param(frozenset({1}), ["frozenset({1})", "[1]"], id="frozenset"),
+    pytest.param(Grade.FULL, ["1", "Grade.FULL", "<Grade.FULL: 1>", "FULL"], id="int-enum"),
+    pytest.param(Role.USER, ["user", "Role.USER", "USER"], id="str-enum"),
+    pytest.param(Verdict.RIGHT, ["Verdict.RIGHT", "<Verdict.RIGHT: 'right'>", "RIGHT", "right"], id="enum"),
+    pytest.param(np.int64(7), ["7", repr(np.int64(7))], id="int64"),
+    pytest.param(np.bool_(True), ["true", "True"], id="numpy-bool"),
+    pytest.param(np.float32(0.1), ["0.10000000149011612", "0.1"], id="float32"),
+    pytest.param(date(2026, 1, 2), ["2026-01-02", "datetime.date(2026, 1, 2)"], id="date"),
+]
+
+
+@pytest.mark.parametrize(("key", "texts"), SPELLED)
+def test_key_may_be_spelled_in_any_usual_way(key, texts):
+    """A key that is no text may stand as its str, its repr or its JSON text, in a dict and as a column, and as nothing else."""
+    for text in texts:
+        cell = json.dumps({text: 0})
+        assert laws(one({key: 0}), line(f'"x": {cell}')) == set()
+        assert laws(one([{"k": {key: 0}}]), line(f'"x": [{{"k": {cell}}}]')) == set()
+        assert laws(one(0, key=key), line(cell[1:-1])) == set()
+        assert judge_readers(one({key: 0}, key=key), line(f"{json.dumps(text)}: {cell}"), readers=JSON) == ()
+    text = isinstance(key, str)
+    for wrong in ('"x": {}', '"x": {"other": 0}'):
+        assert laws(one({key: 0}), line(wrong)) == {"S9" if text else "S5"}
+    assert laws(one(0, key=key), line('"other": 0')) == {"C1" if text else "S5"}
+
+
+JSON = (READERS["json"], READERS["strict"])
+
+
+@pytest.mark.parametrize("text", ["a", "1", "nan"])
+def test_key_that_is_text_is_spelled_in_one_way(text):
+    """A text is read back as itself, and not as its repr or as JSON."""
+    for wrong in (repr(text), json.dumps(text)):
+        assert laws(one({text: 0}), line(f'"x": {json.dumps({wrong: 0})}')) == {"S9"}
+        assert laws(one(0, key=text), line(json.dumps({wrong: 0})[1:-1])) == {"C1"}
+
+
+NANS = (math.nan, -math.nan)
+
+
+@pytest.mark.parametrize(
+    ("value", "written", "broken"),
+    [
+        pytest.param({True: 1, "true": 2}, {"True": 1, "true": 2}, set(), id="apart-by-str"),
+        pytest.param({True: 1, "true": 2}, {"true": 2, "True": 1}, set(), id="apart-in-another-order"),
+        pytest.param({True: 1, "True": 2}, {"True (bool)": 1, "True": 2}, set(), id="renamed-by-str"),
+        pytest.param({True: 1, "True": 2}, {"true": 1, "True": 2}, set(), id="apart-by-json"),
+        pytest.param({NANS[0]: 1, NANS[1]: 2}, {"nan": 1, "nan (float)": 2}, set(), id="nans"),
+        pytest.param({NANS[0]: 1, NANS[1]: 2}, {"nan (float)": 1, "nan": 2}, set(), id="nans-the-last-kept"),
+        pytest.param({NANS[0]: 1, NANS[1]: 2}, {"nan": 2}, {"S1", "S5"}, id="merged-nans"),
+        pytest.param({True: 1, "True": 2}, {"True": 2}, {"S5"}, id="merged-by-str"),
+        pytest.param({1: 1, "1": 2}, {"1": 1, "1 (int)": 2}, {"S1"}, id="text-lost-its-name"),
+        pytest.param({True: 1, None: 2}, {"True": 1}, {"S5"}, id="lost"),
+        pytest.param({True: 1, None: 2}, {"True": 1, "key": 2}, {"S5"}, id="key-without-its-text"),
+        pytest.param({True: 1, None: 2}, {"True": 2, "None": 1}, {"S1"}, id="values-exchanged"),
+        pytest.param({True: 1}, {"True": 1, "true": 1}, {"S9"}, id="twice"),
+        pytest.param(
+            {np.float32(0.1): 1, 0.1: 2}, {"0.1": 2, "0.10000000149011612": 1}, set(), id="one-of-two-texts"
+        ),
+        pytest.param({np.float32(0.1): 1, 0.1: 2}, {"0.1": 1, "0.1 (float)": 2}, set(), id="one-text"),
+    ],
+)
+def test_spelled_keys_are_told_apart(value, written, broken):
+    """However keys are spelled, each is there once with its own value."""
+    cell = json.dumps(written)
+    found = laws(one(value), line(f'"x": {cell}'))
+    assert found == broken
+    columns = Batch(2, ["in"], ["out"], ["gt"], [0.5], {key: [item] for key, item in value.items()})
+    assert bool(laws(columns, line(cell[1:-1]))) is bool(broken)
+
+
+def test_column_is_spelled_in_one_way():
+    """A column that is spelled otherwise in another row breaks S5."""
+    batch = Batch(2, ["in"] * 2, ["out"] * 2, ["gt"] * 2, [0.5] * 2, {math.nan: [0, 1]})
+    assert laws(batch, line('"nan": 0') + line('"nan": 1')) == set()
+    assert laws(batch, line('"nan": 0') + line('"NaN": 1')) == {"S5"}
+
+
+@pytest.mark.parametrize("key", [math.nan, True, Role.USER, (1,)], ids=repr)
+def test_error_names_a_column_as_the_writer_spells_it(key):
+    """An error may name a column whose name is no text by any text of that name."""
+    for text in (str(key), repr(key), expected_key(key)[0]):
+        assert laws(one({1}, key=key), None, TypeError(f"column {text!r}, row 0: a set")) == set()
+        assert laws(one("a", key=key), None, TypeError(f"column {text!r}, row 0")) != set()
+    assert laws(one({1}, key=key), None, TypeError("column 'other', row 0: a set")) == {"S7"}
+
+
+@pytest.mark.parametrize("pair", [(True, "true"), (True, "True"), (None, "None")], ids=repr)
+def test_keys_that_may_be_one_may_be_refused(pair):
+    """Keys that one spelling makes one are refused by a writer that declares so, and written by one that tells them apart."""
+    strict = Policies(collide="error")
+    value = dict(zip(pair, (1, 2), strict=True))
+    columns = Batch(2, ["in"], ["out"], ["gt"], [0.5], {key: [item] for key, item in value.items()})
+    apart = {"null" if pair[1] == "None" else "True" if pair[1] == "true" else "true": 1, pair[1]: 2}
+    for batch, content in ((one(value), f'"x": {json.dumps(apart)}'), (columns, json.dumps(apart)[1:-1])):
+        refused = ValueError(f"column 'x', row 0: a dict with two keys {pair[1]!r}")
+        assert laws(batch, None, refused, strict) == set()
+        assert laws(batch, line(content), None, strict) == set()
+        assert laws(batch, None, refused) == {"S5"}
+
+
+def test_a_name_that_may_be_that_of_a_base_column():
+    """A column that is called `score` in one spelling only may have the other, and never the place of the base column."""
+    field = enum.Enum("Field", {"SCORE": "score"}, type=str).SCORE
+    batch = one(1, key=field)
+    for policies in (DEFAULTS, Policies(collide="error")):
+        assert laws(batch, line('"Field.SCORE": 1'), policies=policies) == set()
+        assert laws(batch, line("", score=1), policies=policies) & {"C1", "C2", "S5"}
+    assert laws(batch, line('"extra_score": 1')) == set()
+    assert laws(batch, None, ValueError("column 'score' is there twice"), Policies(collide="error")) == set()
+
+
 @given(strategies.colliding_keys())
 def test_colliding_keys_are_refused_or_named_apart(pair):
     """Two keys that are one as text are refused by one policy and named apart by the other, in a dict and as columns."""
     batch = Batch(1, ["a"], ["b"], ["c"], [0.0], {key: [0] for key in pair})
     strict = Policies(collide="error")
-    assert expected_value(dict.fromkeys(pair, 0), strict).refused
+    assert [refusal.laws for refusal in expected_value(dict.fromkeys(pair, 0), strict).refusals] == [("S5",)]
     assert [refusal.laws for refusal in expect(batch, strict).refusals] == [("S5",)]
+    assert "S5" in laws(one(dict.fromkeys(pair, 0)), line('"x": {"one": 0}'), policies=strict)
     assert len(plain(expected_value(dict.fromkeys(pair, 0)).node)) == 2
     assert expect(batch).refusals == ()
     assert len({column.name for column in expect(batch).columns}) == 7
@@ -307,8 +433,8 @@ def line(extra, **base):
     return text.encode("utf-8", "surrogatepass")
 
 
-def laws(batch, content, error=None, **options):
-    return {law for law, _ in judge_rows(batch, DEFAULTS, content, error, **options)}
+def laws(batch, content, error=None, policies=DEFAULTS, **options):
+    return {law for law, _ in judge_rows(batch, policies, content, error, **options)}
 
 
 @given(strategies.writable())
@@ -413,6 +539,82 @@ def test_error_that_comes_too_late():
     unequal = Batch(2, ["in", "b"], ["out"], ["gt"], [0.5])
     assert laws(unequal, None, ValueError("index out of range"), at_call=False) == {"C3"}
     assert laws(one({1}), None, TypeError("column 'x', row 0: a set"), at_call=False) == set()
+
+
+def uneven(**columns):
+    """Two rows, but for these columns."""
+    return Batch(
+        7, **{"inputs": ["a"] * 2, "outputs": ["b"] * 2, "gts": ["c"] * 2, "scores": [0.5] * 2, **columns}
+    )
+
+
+PREFIX = "dump of step 7 to ROOT/2/1/7.jsonl was not accepted: "
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        pytest.param({"outputs": ["b"]}, "columns differ in length: input 2, output 1", id="reference"),
+        pytest.param({"outputs": ["b"]}, "column 'output' holds 1 values and not 2", id="name-and-numbers"),
+        pytest.param({"outputs": ["b"]}, "column 'output' does not fit", id="name-in-quotes"),
+        pytest.param({"outputs": ["b"]}, 'bad column "outputs"', id="argument-in-quotes"),
+        pytest.param({"outputs": ["b"]}, "column output: list index out of range", id="name-of-a-column"),
+        pytest.param({"outputs": ["b"]}, "the output column does not fit", id="column-behind"),
+        pytest.param({"outputs": ["b"]}, "len(outputs) is 1", id="name-and-its-number"),
+        pytest.param({"outputs": ["b"]}, "there are too few responses", id="too-few"),
+        pytest.param({"outputs": ["b"]}, "inputs/outputs do not match", id="match"),
+        pytest.param({"outputs": ["b"]}, "expected 2 rows, got 1", id="both-numbers"),
+        pytest.param({"outputs": ["b"]}, "2 != 1", id="nothing-but-numbers"),
+        pytest.param({"outputs": ["b"]}, "operands could not be broadcast: shapes (2,) (1,)", id="numpy"),
+        pytest.param({"outputs": ["b"]}, "the columns do not agree", id="columns-at-all"),
+        pytest.param({"outputs": ["b"]}, "zip() argument 2 is shorter than argument 1", id="zip"),
+        pytest.param({"inputs": ["a"] * 3}, "column 'output' holds 2 values and not 3", id="first-differs"),
+        pytest.param({"inputs": ["a"] * 3}, "column 'input' does not fit", id="the-first-itself"),
+        pytest.param({"gts": ["c"] * 3}, "one ground truth per row, please", id="ground-truth"),
+        pytest.param({"scores": [0.5]}, "a score is missing", id="missing"),
+        pytest.param({"scores": []}, "score: 0", id="none"),
+    ],
+)
+def test_error_tells_that_columns_are_of_different_lengths(columns, words):
+    """An error at the call tells of columns that do not fit by a name, by numbers or in words, however it says so."""
+    assert laws(uneven(**columns), None, ValueError(PREFIX + words)) == set()
+    assert laws(uneven(**columns), None, ValueError(PREFIX + words), at_call=False) == {"C3"}
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        pytest.param({"outputs": ["b"]}, "list index out of range", id="index-error"),
+        pytest.param({"outputs": ["b"]}, "bad batch", id="bad-batch"),
+        pytest.param({"outputs": ["b"]}, "bad input", id="bad-input"),
+        pytest.param({"outputs": ["b"]}, "invalid output", id="invalid-output"),
+        pytest.param({"outputs": ["b"]}, "column 'score' does not fit", id="a-column-that-fits"),
+        pytest.param({"outputs": ["b"]}, "row 1: 2", id="a-row"),
+        pytest.param({"outputs": ["b"]}, "step 2, batch 1", id="other-numbers"),
+        pytest.param({"outputs": ["b"]}, "index 1 is out of bounds for axis 0 with size 2", id="numpy-index"),
+        pytest.param({"outputs": ["b"]}, "not enough values to unpack (expected 2, got 1)", id="unpacking"),
+        pytest.param({"outputs": ["b"]}, "f() missing 1 positional argument: 'outputs'", id="call"),
+        pytest.param({"outputs": ["b"]}, "1.2 s", id="part-of-a-number"),
+        pytest.param({"outputs": ["b"]}, "", id="nothing"),
+    ],
+)
+def test_error_that_tells_nothing_of_lengths_is_accused(columns, words):
+    """An error that tells neither which column does not fit nor that one does breaks C3, whatever step and path it names."""
+    for error in (IndexError(words), WrapperError(PREFIX + words)):
+        ((law, message),) = judge_rows(uneven(**columns), DEFAULTS, None, error)
+        assert law == "C3"
+        assert "the error does not name the column that is of another length: " in message
+
+
+class WrapperError(Exception):
+    """The writer's own wrapper."""
+
+
+def test_what_is_told_of_lengths_may_stand_in_the_cause():
+    """The writer's own error may tell nothing where what it was raised from does."""
+    error = WrapperError("the batch was not accepted")
+    error.__cause__ = ValueError("outputs: 1 of 2")
+    assert laws(uneven(outputs=["b"]), None, error) == set()
 
 
 def test_file_of_a_refused_batch():

@@ -24,6 +24,10 @@ _WRONG = re.compile(
     re.IGNORECASE,
 )
 """Words of which one is in every sentence that tells of a loss."""
+_STEPS = frozenset({"step", "steps", "global_step", "global_steps"})
+"""Attributes of an exception that hold steps."""
+_PATH = re.compile(r"""[^\s'"`()\[\]{}<>,;:=|@]*(?:[/\\]|\.[a-z_])[^\s'"`()\[\]{}<>,;:=|@]*""", re.IGNORECASE)
+"""What stands in a text as a path or as the name of a file."""
 
 
 def raised(facts: Facts) -> Iterator[str]:
@@ -68,6 +72,10 @@ def telling(facts: Facts) -> Iterator[str]:
         for dump in about:
             if not mentions(words, dump.step):
                 yield f"the failure of {dump} raised by {each} does not name the step: {_short(each.failure.links[0])}"
+                return
+            if wrong := _misnamed(facts, each, dump):
+                step = f"step {', '.join(map(str, sorted(wrong)))} instead of its own"
+                yield f"the failure of {dump} raised by {each} names {step}: {_short(each.failure.links[0])}"
                 return
             if not names_directory(words, dump):
                 yield f"the failure of {dump} raised by {each} does not name the path: {_short(each.failure.links[0])}"
@@ -255,6 +263,36 @@ def _original(facts: Facts, number: int, operated: Operated) -> str | None:
     if not any(link.frames and (by_kernel or link.frames[-1] in RAISERS) for link in kept):
         return f"the traceback of the write is gone from what {reports[0]} raised"
     return None
+
+
+def _misnamed(facts: Facts, each: Raised, dump: Dump) -> frozenset[int]:
+    """The steps that the failure of a dump names elsewhere than in paths, where the dump's own is not among them.
+
+    Named by a path alone, it may come with others that failed too, each in an exception of its own, and with words of the
+    call's own batch, which was not accepted.
+    """
+    links = each.failure.links
+    stated = [_stated(facts, link) for link in links]
+    every: frozenset[int] = frozenset().union(*stated)
+    pending = [value for link in links for name, value in link.attributes if name == "pending"]
+    failed = {facts.dumps[number].step for number in _failed(facts)}
+    shown = any(dump.number in facts.owner_of_strike.get(link.strike or 0, ()) for link in links)
+    if dump.step in every or mentions("\n".join(pending), dump.step) or not (shown or dump.step in failed):
+        return frozenset()
+    own = {facts.dumps[each.dump].step} if each.dump is not None and facts.refused(each) else set()
+    pairs = zip(links, stated, strict=True)
+    apart = any(steps <= own and mentions(link.words, dump.step) for link, steps in pairs)
+    return frozenset() if apart and every <= failed else every
+
+
+def _stated(facts: Facts, link: Link) -> frozenset[int]:
+    """The steps that an exception names elsewhere than in a path: those of the trial, and its attribute `step`."""
+    texts = [_PATH.sub(" ", text) for text in (link.text, *link.notes)]
+    texts += [value for name, value in link.attributes if name in _STEPS]
+    said = {dump.step for dump in facts.dumps if any(mentions(text, dump.step) for text in texts)}
+    return frozenset(
+        said | {int(value) for name, value in link.attributes if name == "step" and value.isdecimal()}
+    )
 
 
 def _unrecognisable(facts: Facts, number: int, operated: Operated) -> str | None:

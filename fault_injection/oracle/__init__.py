@@ -12,7 +12,7 @@ from fault_injection.oracle.readers import (
     missing_readers,
 )
 from fault_injection.oracle.refusals import ErrorView
-from fault_injection.oracle.rows import Finding, judge_expectation, judge_rows
+from fault_injection.oracle.rows import SILENTLY_LOST, Finding, judge_expectation, judge_rows
 from fault_injection.oracle.strict import StrictError, parse
 from fault_injection.oracle.values import expected_key, expected_value
 from fault_injection.oracle.viewer import read_directory
@@ -20,6 +20,7 @@ from fault_injection.oracle.viewer import read_directory
 __all__ = [
     "DEFAULTS",
     "READERS",
+    "SILENTLY_LOST",
     "ErrorView",
     "Expectation",
     "Fields",

@@ -7,15 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from fault_injection.oracle import native
-from fault_injection.oracle.names import distinct
 from fault_injection.oracle.outcome import Leaf, Outcome, Refusal
 from fault_injection.oracle.policies import DEFAULTS, Policies
-from fault_injection.oracle.values import expected_key, expected_value, type_names
+from fault_injection.oracle.values import Expecting, expected_value, type_names
 
 BASE = ("input", "output", "gts", "score", "step")
 """The names of the columns that every row has."""
-_LENGTHS = ("length", "unequal", "shorter", "longer", "sizes", "number of rows")
-"""Words of which an error about columns of unequal length says one."""
 
 
 class BatchLike(Protocol):
@@ -56,6 +53,7 @@ class Column:
         laws: what is violated where the column is not there; for a column that is refused whole, where it is.
         kind: the type of what was handed over as the column.
         refused: whether the column as a whole must be refused.
+        others: other keys that it may have instead, as its name is no text.
     """
 
     name: str
@@ -63,6 +61,7 @@ class Column:
     laws: tuple[str, ...]
     kind: str
     refused: bool = False
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -113,10 +112,9 @@ class _Building:
         lengths = {len(values) for values in found.values() if values is not None}
         count = lengths.pop() if len(lengths) == 1 else None
         if lengths:
-            sizes = ", ".join(f"{name} {len(rows)}" for name, rows in found.items() if rows is not None)
-            self.refusals.append(
-                Refusal(f"base columns differ in length ({sizes})", _LENGTHS, ("C3",), at_call=True)
-            )
+            sizes = tuple((name, len(rows)) for name, rows in found.items() if rows is not None)
+            reason = f"base columns differ in length ({', '.join(f'{name} {size}' for name, size in sizes)})"
+            self.refusals.append(Refusal(reason, (), ("C3",), at_call=True, lengths=sizes))
         columns = {
             name: self.column(name, base[name], rows, ("D1",))
             for name, rows in found.items()
@@ -135,41 +133,52 @@ class _Building:
             reason = "the extras are no dict of columns"
             self.refusals.append(Refusal(reason, (type(extras).__name__, "dict"), ("C4",), at_call=True))
             return
-        named: list[tuple[str, Any, Any]] = []
-        for key, values in list(extras.items()):
-            text, refusals = expected_key(key, self.policies)
-            self.refusals += [replace(refusal, at_call=False) for refusal in refusals]
-            if text is not None:
-                named.append((text, key, values))
-        names = [text for text, _, _ in named]
-        if self.policies.collide == "rename":
-            names = distinct([key for _, key, _ in named], names, BASE)
-        for name, (text, key, values) in zip(names, named, strict=True):
-            laws = (
-                ("C2",) if text in BASE else ("S5",) if name != text or not isinstance(key, str) else ("C1",)
-            )
-            self.extra_column(name, laws, values, count, columns)
+        expecting = Expecting(self.policies)
+        texts = [(key, values, expecting.texts(key)) for key, values in list(extras.items())]
+        self.refusals += expecting.refusals
+        named = [each for each in texts if each[2]]
+        keys, spelled = [key for key, _, _ in named], [names for _, _, names in named]
+        for (names, other), (key, values, own) in zip(
+            expecting.names(keys, spelled, BASE), named, strict=True
+        ):
+            text = own[0]
+            if other is not None:
+                law = "C2" if other < 0 else "S5"
+                reason = f"two columns are named {text!r}"
+                self.refusals.append(Refusal(reason, (), (law,), must=not names, column=text, others=own))
+            if names:
+                plain = isinstance(key, str) and names[0] == text
+                laws = ("C2",) if text in BASE else ("C1",) if plain else ("S5",)
+                self.extra_column(names, laws, values, count, columns)
 
     def extra_column(
-        self, name: str, laws: tuple[str, ...], values: Any, count: int, columns: dict[str, Column]
+        self,
+        names: tuple[str, ...],
+        laws: tuple[str, ...],
+        values: Any,
+        count: int,
+        columns: dict[str, Column],
     ) -> None:
-        if name in BASE or name in columns:
-            law = "C2" if name in BASE else "S5"
-            reason = f"two columns are named {name!r}"
-            self.refusals.append(Refusal(reason, (), (law,), column=name))
-            return
-        rows = self.rows(name, values, count)
+        name, others = names[0], names[1:]
+        begin = len(self.refusals)
+        column = self.fitting(name, laws, values, self.rows(name, values, count), count)
+        # An error may name the column by any of its names.
+        self.refusals[begin:] = [replace(each, others=others) for each in self.refusals[begin:]]
+        columns[name] = replace(column, others=others)
+
+    def fitting(
+        self, name: str, laws: tuple[str, ...], values: Any, rows: list[Any] | None, count: int
+    ) -> Column:
+        """An extra column of the batch, refused where it has not a value for each row."""
         if rows is None:
-            columns[name] = Column(name, (), ("C4",), type(values).__name__, refused=True)
-            return
+            return Column(name, (), ("C4",), type(values).__name__, refused=True)
         if len(rows) < count and self.policies.ragged == "pad":
             rows = [*rows, *[None] * (count - len(rows))]
         if len(rows) != count:
             reason = f"column {name!r} has {len(rows)} values for {count} rows"
             self.refusals.append(Refusal(reason, (), ("C1",), column=name))
-            columns[name] = Column(name, (), ("C1",), type(values).__name__, refused=True)
-            return
-        columns[name] = self.column(name, values, rows, laws)
+            return Column(name, (), ("C1",), type(values).__name__, refused=True)
+        return self.column(name, values, rows, laws)
 
     def rows(self, name: str, values: Any, count: int | None) -> list[Any] | None:
         """The rows of what was handed over as a column; None where it is none."""

@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from fault_injection.oracle.outcome import Fields, Items, Leaf, Node
+from fault_injection.oracle.names import assigned
+from fault_injection.oracle.outcome import Fields, Items, Json, Leaf, Node, plain
 
 _SHOWN = 60
 
@@ -90,14 +91,32 @@ def _fields(node: Fields, got: Any, path: str, at: str) -> Iterator[tuple[str, s
         what = f"{json_type(got)} {show(got)} instead of an object of {len(node.nodes)} keys"
         yield from ((law, f"the {node.kind}{at} is read back as {what}") for law in node.laws)
         return
-    names = {field.name for field in node.nodes}
-    strange = [name for name in got if name not in names]
-    for field in node.nodes:
-        if field.name in got:
-            yield from differences(field.node, got[field.name], f"{path}[{show(field.name)}]")
+    names = assigned([(field.name, *field.others) for field in node.nodes], got)
+    known = set(names)
+    strange = [name for name in got if name not in known]
+    for field, name in zip(node.nodes, names, strict=True):
+        if name is not None:
+            yield from differences(field.node, got[name], f"{path}[{show(name)}]")
             continue
         instead = f"; there is {show(strange[0])} instead" if strange else ""
         what = f"the {field.kind} key {show(field.name)} of the {node.kind}{at} is lost{instead}"
         yield from ((law, what) for law in field.laws)
     if strange and len(got) > len(node.nodes):
         yield "S9", f"the {node.kind}{at} has a key {show(strange[0])} that was not handed over"
+
+
+def as_spelled(node: Node, got: Any) -> Json:
+    """The JSON value that must be read back, with its keys as they are spelled in what was read.
+
+    Raises:
+        ValueError: there is none, as a part of it is refused or nested too deeply.
+    """
+    if isinstance(node, Items) and isinstance(got, list) and len(got) == len(node.nodes):
+        return [as_spelled(each, value) for each, value in zip(node.nodes, got, strict=True)]
+    if isinstance(node, Fields) and isinstance(got, dict):
+        names = assigned([(field.name, *field.others) for field in node.nodes], got)
+        return {
+            field.name if name is None else name: as_spelled(field.node, None if name is None else got[name])
+            for field, name in zip(node.nodes, names, strict=True)
+        }
+    return plain(node)

@@ -36,12 +36,13 @@ class Items:
 
 @dataclass(frozen=True)
 class Field:
-    """One key of an object: the text it must have, the laws at stake for it, the type of the key, and its value."""
+    """One key of an object: its text, the laws at stake for it, the type of the key, its value, and other texts it may have."""
 
     name: str
     laws: tuple[str, ...]
     kind: str
     node: Node
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,8 @@ class Refusal:
         column: the column that the error must name; None: any.
         row: the row that it must name, from 0; None: the column as a whole is refused.
         at_call: whether the call itself must raise it, since the caller can mend it.
+        others: other names of the column, of which the error may use any.
+        lengths: the base columns with their lengths, where these differ; of them the error must tell.
     """
 
     reason: str
@@ -85,6 +88,8 @@ class Refusal:
     column: str | None = None
     row: int | None = None
     at_call: bool = False
+    others: tuple[str, ...] = ()
+    lengths: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)

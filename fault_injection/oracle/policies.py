@@ -19,7 +19,7 @@ class Policies:
             `rename` has another name (see `names.distinct`).
         scalar: what is no column (a scalar, a text, a dict, a 0-d array, None) is an `error`, or with `repeat` the
             value of every row.
-        keys: keys that are no text become `text`, or are an `error`.
+        keys: keys that are no text become `text`, as `spellings` lists them, or are an `error`.
         surrogates: a lone surrogate is `replace`d by U+FFFD, or kept by an `escape` such as `\\ud800`.
     """
 

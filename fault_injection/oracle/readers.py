@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fault_injection.oracle.batch import BatchLike, Expectation, expect
-from fault_injection.oracle.compare import show
+from fault_injection.oracle.compare import as_spelled, show
 from fault_injection.oracle.limits import Limits, beyond, same
-from fault_injection.oracle.outcome import plain
+from fault_injection.oracle.outcome import Field, Fields
 from fault_injection.oracle.policies import DEFAULTS, Policies
 from fault_injection.oracle.strict import parse
 
@@ -198,15 +198,26 @@ def judge_readers(
     if expectation.refused or not expectation.rows:
         return ()
     try:
-        values = {
-            column.name: [plain(outcome.node) for outcome in column.outcomes]
-            for column in expectation.columns
-        }
+        rows = _rows(expectation, content)
     except ValueError:
         return ()
-    rows = [{name: column[row] for name, column in values.items()} for row in range(expectation.rows)]
     asked = available_readers() if readers is None else readers
     return tuple(finding for reader in asked for finding in _ask(reader, rows, content))
+
+
+def _rows(expectation: Expectation, content: bytes) -> Rows:
+    """The rows that must be read back, with the keys as the file spells them."""
+    lines = content.splitlines()
+    rows = []
+    for number in range(expectation.rows or 0):
+        columns = expectation.columns
+        nodes = (Field(c.name, c.laws, c.kind, c.outcomes[number].node, c.others) for c in columns)
+        try:
+            got = json.loads(lines[number])
+        except (IndexError, ValueError, RecursionError):
+            got = None
+        rows.append(as_spelled(Fields(tuple(nodes), (), "row"), got))
+    return rows
 
 
 def _ask(reader: Reader, rows: Rows, content: bytes) -> Iterator[tuple[str, str]]:

@@ -10,6 +10,7 @@ from typing import Protocol
 from fault_injection.errors import reachable
 from fault_injection.oracle.batch import Column, Expectation
 from fault_injection.oracle.compare import show
+from fault_injection.oracle.lengths import tells_lengths
 from fault_injection.oracle.outcome import Refusal, walk
 
 LAW_ORDER = ("C3", "C4", "C1", "C2", "S7", "S6", "S5", "S3", "S2", "S8", "S1", "S4", "S9")
@@ -77,10 +78,14 @@ def _weight(refusal: Refusal) -> tuple[bool, int]:
 
 
 def _tells(refusal: Refusal, words: str) -> bool:
-    """Whether an error names column, row and type; rows may be counted from 0 or from 1."""
+    """Whether an error names column, row and type, or of lengths what is wrong; rows may be counted from 0 or from 1."""
+    if refusal.lengths:
+        return tells_lengths(words, refusal.lengths)
     if refusal.column is not None:
-        names = (refusal.column, repr(refusal.column), ascii(refusal.column), json.dumps(refusal.column))
-        if not any(name in words for name in names):
+        names = (refusal.column, *refusal.others)
+        if not any(
+            shown in words for name in names for shown in (name, repr(name), ascii(name), json.dumps(name))
+        ):
             return False
     if refusal.row is not None:
         numbers = f"{refusal.row}|{refusal.row + 1}"
@@ -97,6 +102,8 @@ def place(refusal: Refusal) -> str:
 
 
 def _wanted(refusal: Refusal) -> str:
+    if refusal.lengths:
+        return "the column that is of another length"
     wanted = [] if refusal.column is None else ["column"]
     wanted += [] if refusal.row is None else ["row"]
     wanted += [f"type ({refusal.types[0]})"] if refusal.types else []
@@ -113,7 +120,9 @@ def _suspects(expectation: Expectation, words: str) -> tuple[str, ...]:
         for row, outcome in enumerate(column.outcomes)
     ]
     named = [
-        laws for column, row, laws in cells if _tells(Refusal("", (), (), column=column.name, row=row), words)
+        laws
+        for column, row, laws in cells
+        if _tells(Refusal("", (), (), column=column.name, row=row, others=column.others), words)
     ]
     # The step of each row is at stake for C2, which is about names and not about values.
     laws: set[str] = set().union(*(named or [laws for _, _, laws in cells])) - {"C2"}

@@ -6,12 +6,14 @@ import math
 import re
 from collections import UserString
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from fault_injection.oracle import native
-from fault_injection.oracle.names import distinct
+from fault_injection.oracle.names import allowed, assigned, clashing
 from fault_injection.oracle.outcome import Field, Fields, Items, Leaf, Node, Outcome, Refusal, Unjudged
 from fault_injection.oracle.policies import DEFAULTS, Policies
+from fault_injection.oracle.spellings import spellings
 
 MAX_DEPTH = 64
 """Levels of lists and dicts that every writer and reader must take; RFC 8259, section 9, lets parsers set a limit."""
@@ -149,30 +151,54 @@ class Expecting:
 
     def _mapping(self, value: Mapping[Any, Any]) -> Node:
         unread: Node | None = None
-        named: list[tuple[str, Any, Any]] = []
+        named: list[tuple[tuple[str, ...], Any, Any]] = []
         for key, item in list(value.items()):
-            text = self.key(key)
-            if text is None:
-                # The key itself has noted why it has no text.
+            texts = self.texts(key)
+            if not texts:
+                # The key itself has noted why it has no text; an error may say as well what it is a key of.
+                noted = self.refusals.pop()
+                self.refusals.append(replace(noted, types=(*noted.types, type(value).__name__)))
                 unread = Unjudged(type(key).__name__, ("S5",))
             else:
-                named.append((text, key, item))
-        names = [text for text, _, _ in named]
-        if self.policies.collide == "rename":
-            names = distinct([key for _, key, _ in named], names)
-        found: dict[str, Field] = {}
-        for name, (text, key, item) in zip(names, named, strict=True):
-            if name in found:
-                unread = self._twice(value, key, found[name])
-                continue
-            plain = isinstance(key, str) and name == text
-            laws = ("S5",) if not plain else ("S3",) if _SURROGATE.search(key) else ("S9",)
-            found[name] = Field(name, laws, type(key).__name__, self.node(item))
-        return unread or Fields(tuple(found.values()), ("S1",), type(value).__name__)
+                named.append((texts, key, item))
+        keys = [key for _, key, _ in named]
+        found: list[Field] = []
+        for (names, other), (texts, key, item) in zip(
+            self.names(keys, [n[0] for n in named]), named, strict=True
+        ):
+            if other is not None:
+                types = (type(value).__name__, type(key).__name__, type(keys[other]).__name__)
+                refused = self.refuse(key, "two keys are one as text", "S5", must=not names, types=types)
+                unread = unread if names else refused
+            if names:
+                plain = isinstance(key, str) and names[0] == texts[0]
+                laws = ("S5",) if not plain else ("S3",) if _SURROGATE.search(key) else ("S9",)
+                found.append(Field(names[0], laws, type(key).__name__, self.node(item), names[1:]))
+        return unread or Fields(tuple(found), ("S1",), type(value).__name__)
 
-    def _twice(self, value: Any, key: Any, other: Field) -> Node:
-        types = (type(value).__name__, type(key).__name__, other.kind)
-        return self.refuse(key, f"two keys are {other.name!r} as text", "S5", types=types)
+    def names(
+        self, keys: Sequence[Any], texts: Sequence[tuple[str, ...]], reserved: Sequence[str] = ()
+    ) -> list[tuple[tuple[str, ...], int | None]]:
+        """The names that each key may have in the file, none where there is none that is not another's.
+
+        With each comes the position of an earlier key that it may be one with as text, so that it may be refused; -1 for a
+        reserved name.
+        """
+        if self.policies.collide == "rename":
+            return [(names, None) for names in allowed(keys, texts, reserved)]
+        free = [tuple(text for text in each if text not in reserved) for each in texts]
+        own = assigned(free, dict.fromkeys(text for each in free for text in each))
+        return [
+            (() if name is None else tuple(dict.fromkeys((name, *each))), other)
+            for name, each, other in zip(own, free, clashing(texts, reserved), strict=True)
+        ]
+
+    def texts(self, key: Any) -> tuple[str, ...]:
+        """Every text that a key may have, the declared one first; none when it is refused."""
+        text = self.key(key)
+        if text is None or type(key) is str:
+            return () if text is None else (text,)
+        return tuple(dict.fromkeys((text, *map(self.whole, spellings(key)))))
 
     def key(self, key: Any) -> str | None:
         """The text of a key, or None when it is refused."""

@@ -7,7 +7,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 from verl_dump.verify.directory import Place, PlaceError, find_place, verify
 from verl_dump.verify.kinds import KINDS
@@ -17,7 +17,8 @@ from verl_dump.verify.tally import Group, Outcome
 from verl_dump.verify.words import shown_path
 
 WHOLE, DAMAGED, UNREADABLE = 0, 1, 2
-"""Exit codes: no findings that count; some; what was named cannot be read, or the usage is wrong."""
+"""Exit codes: no findings that count; some; what was named cannot be read, the report cannot be written, or the usage
+is wrong."""
 _DESCRIPTION = (
     "Reads dump directories and says whether they are whole.\n"
     "Exit code 0: no errors; 1: errors, or with --strict warnings;\n"
@@ -46,14 +47,18 @@ def run(options: argparse.Namespace) -> int:
 
     Returns:
         The exit code.
+
+    Raises:
+        BrokenPipeError: who reads the report has read enough.
+        OutputError: standard output does not take the report.
     """
     try:
         code = _run(options)
     except PlaceError as error:
         print(f"verl-dump: {error}", file=sys.stderr)
         code = UNREADABLE
-    # That nobody reads the report is for the caller to catch; at the interpreter's end it would be a traceback.
-    sys.stdout.flush()
+    # That the report cannot be written is for the caller to catch; at the interpreter's end it would be a traceback.
+    say("", end="", flush=True)
     return code
 
 
@@ -73,20 +78,72 @@ def main(arguments: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     _add_arguments(parser)
-    options = parser.parse_args(arguments)
-    for stream in (sys.stdout, sys.stderr):
-        # A terminal may know ASCII only.
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+    open_streams()
     try:
+        try:
+            options = parser.parse_args(arguments)
+        finally:
+            # The text of --help.
+            say("", end="", flush=True)
+        for stream in (sys.stdout, sys.stderr):
+            # A terminal may know ASCII only.
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
         return run(options)
     except KeyboardInterrupt:
         print("verl-dump: interrupted", file=sys.stderr)
         return 130
+    except OutputError as error:
+        print(f"verl-dump: {error}", file=sys.stderr)
+        drop_output()
+        return UNREADABLE
     except BrokenPipeError:
-        # Who reads the report has read enough; the interpreter must not fail of it again when it flushes.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        drop_output()
         return 141
+
+
+def open_streams() -> None:
+    """Write to the null device instead of to a standard stream that the process was started without."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            # The lowest number that is free, as a rule the stream's own: no file of the run must get it.
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.set_inheritable(null, True)
+            stream = open(null, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+            setattr(sys, name, stream)
+
+
+class OutputError(Exception):
+    """Standard output does not take the report; the message is one line of what to do."""
+
+
+def say(text: str, file: TextIO | None = None, *, end: str = "\n", flush: bool = False) -> None:
+    """Print a part of the report.
+
+    Args:
+        text: what is written.
+        file: by default standard output.
+        end: what follows.
+        flush: whether it must be seen at once.
+
+    Raises:
+        BrokenPipeError: who reads the report has read enough.
+        OutputError: it cannot be written.
+    """
+    try:
+        print(text, end=end, file=file, flush=flush)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(f"the report cannot be written: {error.strerror}; write it elsewhere") from error
+
+
+def drop_output() -> None:
+    """Turn standard output into the null device, where it is full or its reader has read enough.
+
+    The interpreter must not fail of it again when it flushes.
+    """
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -139,8 +196,8 @@ def _run(options: argparse.Namespace) -> int:
         progress.clear()
     if len(outcomes) > 1:
         for each in outcomes:
-            print(summary([each], strict=options.strict), file=out)
-    print(summary(outcomes, strict=options.strict), file=out)
+            say(summary([each], strict=options.strict), out)
+    say(summary(outcomes, strict=options.strict), out)
     if options.json is not None:
         _write(options.json, as_json(outcomes, strict=options.strict))
     return WHOLE if is_whole(outcomes, strict=options.strict) else DAMAGED
@@ -162,7 +219,7 @@ def _one(place: Place, places: Sequence[Place], options: argparse.Namespace, pro
         if not options.quiet:
             progress.clear()
             for line in as_lines(place, group):
-                print(line, file=out)
+                say(line, out)
 
     outcome = verify(
         place,
@@ -175,7 +232,7 @@ def _one(place: Place, places: Sequence[Place], options: argparse.Namespace, pro
     progress.clear()
     if not options.quiet and options.show:
         for line in hidden_lines(outcome):
-            print(line, file=out)
+            say(line, out)
     return outcome
 
 
@@ -197,7 +254,7 @@ def _see_writable(path: str) -> None:
 
 def _write(path: str, text: str) -> None:
     if path == "-":
-        print(text, end="")
+        say(text, end="")
         return
     try:
         with open(path, "w", encoding="utf-8") as file:
