@@ -83,7 +83,9 @@ def _add_depth(check: argparse.ArgumentParser) -> None:
     )
     check.add_argument("--torch", action="store_true", help="hand over tensors too (law S6)")
     check.add_argument(
-        "--readers", action="store_true", help="read back with pandas, pyarrow, datasets, polars, duckdb too (law S9)"
+        "--readers",
+        action="store_true",
+        help="read back with pandas, pyarrow, datasets, polars, duckdb too (law S9)",
     )
     check.add_argument(
         "--ray", action="store_true", help="run fit() in actors of a local Ray too (laws X20 to X24)"
