@@ -127,7 +127,8 @@ def test_every_option_is_named() -> None:
 def test_report_shown_is_true_of_the_wheel() -> None:
     """Every violation in the README's report is found again by its own replay command, word for word."""
     wheel = next(Path(os.environ["VERL_DUMP_WHEELS"]).glob("verl-0.9.1-*.whl"))
-    shown = README[README.index("$ verl-dump check -q") : README.index("…\n")].splitlines()[1:]
+    block = README[README.index("$ verl-dump check -q") :].partition("\n```")[0]
+    shown = [line for line in block.splitlines()[1:-1] if line != "…"]
     found = 0
     for law, message, command in zip(shown[::3], shown[1::3], shown[2::3], strict=True):
         identifier = law.split()[0]

@@ -96,10 +96,7 @@ def test_errors_are_swept_where_they_are_asked_for() -> None:
 def test_a_target_has_its_options_before_the_scenario_lays_anything_down(
     prepares: bool, plan: Plan | None, deadline: float | None
 ) -> None:
-    """The options of the target are set, and then the scenario prepares the directory with the seed of the trial.
-
-    Where nothing is stuck there is no deadline, which a slow machine could miss.
-    """
+    """The options of the target are set, a deadline only where something is stuck, and then the scenario prepares."""
     trial = SimpleNamespace(target=SimpleNamespace())
     seen: list[object] = []
 
