@@ -171,10 +171,12 @@ def test_the_module_runs_as_a_program(
     """`python -m verl_dump.verify DIR` says whether the directory is whole and ends with that code; an import does not."""
     (tmp_path / "1.jsonl").write_text('{"step": 2}\n' if damaged else '{"step": 1}\n')
     monkeypatch.setattr(sys, "argv", ["verify", str(tmp_path)])
-    runpy.run_module("verl_dump.verify.__main__")
+    # By its file: where the package is installed, pytest's own importer has it, which runs no modules.
+    program = str(Path(verl_dump.__file__).parent / "verify" / "__main__.py")
+    runpy.run_path(program)
     assert capsys.readouterr().out == ""
     with pytest.raises(SystemExit) as caught:
-        runpy.run_module("verl_dump.verify", run_name="__main__")
+        runpy.run_path(program, run_name="__main__")
     assert caught.value.code == int(damaged)
     assert ("NOT WHOLE" if damaged else "whole; 1 file, 1 row") in capsys.readouterr().out
 
