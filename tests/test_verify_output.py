@@ -117,3 +117,12 @@ def test_text_is_seen_at_once_where_it_must_be(capsys: pytest.CaptureFixture[str
         command.say("b", file, flush=True)
     assert file.getvalue() == "a\nb\n"
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_run_without_standard_output_has_one(whole: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command opens the stream that the process was started without, and ends with its own code."""
+    monkeypatch.setattr(sys, "stdout", None)
+    assert command.main([whole]) == 0
+    number = sys.stdout.fileno()
+    sys.stdout.close()
+    os.close(number)
