@@ -360,6 +360,12 @@ def test_what_an_error_does_not_tell_is_accused(make: object, word: str) -> None
         pytest.param(
             lambda path, other: _with(DumpError(path), global_steps=[other]), id="attribute-of-several"
         ),
+        pytest.param(lambda path, other: _with(DumpError(path), steps={other}), id="attribute-steps"),
+        pytest.param(lambda path, other: _with(DumpError(path), global_step=other), id="attribute-of-verl"),
+        pytest.param(lambda path, other: _with(DumpError(path), step=f"at {other}"), id="attribute-in-words"),
+        pytest.param(
+            lambda _, other: DumpError(f"{other}: {STEP}.JSONL in {ROOT}/dump"), id="upper-case-name"
+        ),
         pytest.param(
             lambda path, other: ExceptionGroup(f"step {other}", [OSError(errno.EIO, "broken", path)]),
             id="group",
