@@ -461,6 +461,41 @@ def test_a_call_that_refuses_its_batch_names_its_own_step(lost: bool) -> None:
     assert bool(story.accused("E4")) is not lost
 
 
+def test_a_failure_that_was_made_good_is_not_told_of_another_step() -> None:
+    """What struck a dump that is on disk after all is still that dump's, whatever step the error names."""
+    story = Story("write#1:ENOSPC")
+    first = story.dump(STEP)
+    cause = story.strike("write", TEMP)
+    story.write(first)
+    story.write(story.dump(STEP + 2))
+    story.drain(_from(DumpError(f"dump of step {STEP + 2} to {ROOT}/dump/{STEP}.jsonl failed"), cause))
+    (message,) = story.accused("E4")
+    assert f"names step {STEP + 2} instead of its own: DumpError" in message
+
+
+def test_one_that_was_made_good_may_be_told_beside_one_that_failed() -> None:
+    """A failure that is named by its path alone is told apart from the only one that cost a dump."""
+    story = Story("write#1+:ENOSPC")
+    first = story.dump(STEP)
+    good = story.strike("write", TEMP)
+    story.write(first)
+    story.dump(STEP + 1)
+    bad = story.strike("write", f"dump/.{STEP + 1}.tmp")
+    alone = _from(DumpError(f"the dump to {ROOT}/dump/{STEP}.jsonl failed once"), good)
+    story.drain(ExceptionGroup("two", [alone, failed(STEP + 1, bad)]))
+    assert story.accused("E4") == ()
+
+
+def test_a_call_whose_batch_was_accepted_does_not_tell_an_old_failure_by_its_own_step() -> None:
+    """Only a batch that was refused explains that the call names its own step for the failure of another."""
+    story, cause = one_failure("write#1+:ENOSPC")
+    error = DumpError(f"step {STEP + 1}: {ROOT}/dump/{STEP}.jsonl had failed")
+    story.dump(STEP + 1, _from(error, cause))
+    story.drain(failed(STEP + 1, story.strike("write", f"dump/.{STEP + 1}.tmp")))
+    (message,) = story.accused("E4")
+    assert f"names step {STEP + 1} instead of its own" in message
+
+
 def test_a_file_that_is_whole_may_be_named_beside_the_step_that_failed() -> None:
     """The path of a dump that is on disk is no failure of that dump."""
     story = Story("write#1:ENOSPC")
