@@ -29,6 +29,12 @@ def test_a_replay_names_the_laws_that_were_asked_for(
     assert f"{DEFAULT}: {words}; 1 trial in " in capsys.readouterr().out.splitlines()[-1]
 
 
+def test_the_last_line_names_the_target(capsys: pytest.CaptureFixture[str]) -> None:
+    """A report ends with a line that says of which target it is."""
+    assert cli.main(["check", "-q", "--law", "D1", "--scenario", "restarted"]) == cli.OK
+    assert capsys.readouterr().out.splitlines()[-1].startswith(f"{DEFAULT}: 1 held; 1 trial in ")
+
+
 @pytest.mark.parametrize("missing", [["numpy"], ["hypothesis", "pyfakefs"]], ids=" ".join)
 def test_what_a_run_needs_is_named_before_it_begins(
     missing: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

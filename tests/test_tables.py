@@ -90,6 +90,12 @@ def test_what_says_nothing_more_is_plain() -> None:
     assert Unit("plain").ks == range(1, MOST_K)
 
 
+def test_a_worker_also_meets_a_disk_that_is_full_for_good() -> None:
+    """Who tries again for ever is found by a fault that stays."""
+    families = scenarios.SCENARIOS["worker-dies"].menu.families
+    assert [f.op for f in families if f.fault.name == "ENOSPC" and f.stays] == ["write"]
+
+
 @pytest.mark.parametrize(
     "file", sorted(Path(str(scenarios.__file__)).parent.glob("[a-z]*.py")), ids=lambda p: p.stem
 )
@@ -99,6 +105,7 @@ def test_scenarios_are_consistent(file: Path) -> None:
     assert {scenario.name for scenario in found} <= scenarios.SCENARIOS.keys()
     for scenario in found:
         warns, dies = "E9" in scenario.laws, scenario.place in {"fork", "power"}
+        assert re.fullmatch(r"[a-z]+(-[a-z0-9]+)*", scenario.name)
         assert scenario.laws
         assert scenario.laws <= LAWS.keys()
         assert scenario.warn == ("warn" in scenario.needs) == warns

@@ -276,7 +276,8 @@ def _misnamed(facts: Facts, each: Raised, dump: Dump) -> frozenset[int]:
     every: frozenset[int] = frozenset().union(*stated)
     pending = [value for link in links for name, value in link.attributes if name == "pending"]
     failed = {facts.dumps[number].step for number in _failed(facts)}
-    shown = any(dump.number in facts.owner_of_strike.get(link.strike or 0, ()) for link in links)
+    strikes = [link.strike for link in links if link.strike is not None]
+    shown = any(dump.number in facts.owner_of_strike.get(strike, ()) for strike in strikes)
     if dump.step in every or mentions("\n".join(pending), dump.step) or not (shown or dump.step in failed):
         return frozenset()
     own = {facts.dumps[each.dump].step} if each.dump is not None and facts.refused(each) else set()
