@@ -94,6 +94,7 @@ def test_a_worker_also_meets_a_disk_that_is_full_for_good() -> None:
     """Who tries again for ever is found by a fault that stays."""
     families = scenarios.SCENARIOS["worker-dies"].menu.families
     assert [f.op for f in families if f.fault.name == "ENOSPC" and f.stays] == ["write"]
+    assert all(f.stays for f in scenarios.SCENARIOS["three-dumps-in-memory"].menu.families)
 
 
 @pytest.mark.parametrize(
