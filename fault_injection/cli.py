@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import io
 import os
 import signal
 import sys
@@ -77,10 +76,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run_command(arguments: Sequence[str] | None) -> int:
     options = parser().parse_args(arguments)
-    for stream in (sys.stdout, sys.stderr):
-        # What a writer says may hold anything, and a terminal may know ASCII only.
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
     with _terminable():
         return verify.run(options) if options.command == "verify" else _check(options)
 

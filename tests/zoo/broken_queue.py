@@ -116,24 +116,20 @@ class TwoWorkers(ExecutorWriter):
     max_workers = 2
 
 
+class _Impatient(queue.Queue):
+    def get(self, *args, **kwargs):
+        try:
+            return super().get(timeout=3600)
+        except queue.Empty:
+            return None  # the end mark of a drain
+
+
 class GivesUpWaiting(ThreadQueueWriter):
     broken_law = "D1"
     because = "the worker ends after an hour without work, and what is handed over later is never written"
 
-    def _work(self, jobs):
-        while True:
-            try:
-                job = jobs.get(timeout=3600)
-            except queue.Empty:
-                return
-            if job is None:
-                return
-            try:
-                self._write(job)
-            except BaseException as error:
-                self._note_failure(job, error)
-            finally:
-                self._release(job)
+    def _make_queue(self):
+        return _Impatient(self.max_waiting)
 
 
 class ForgetsAfterDrain(ThreadQueueWriter):

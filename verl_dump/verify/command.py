@@ -85,10 +85,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         finally:
             # The text of --help.
             say("", end="", flush=True)
-        for stream in (sys.stdout, sys.stderr):
-            # A terminal may know ASCII only.
-            if isinstance(stream, io.TextIOWrapper):
-                stream.reconfigure(errors="backslashreplace")
         return run(options)
     except KeyboardInterrupt:
         print("verl-dump: interrupted", file=sys.stderr)
@@ -103,9 +99,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def open_streams() -> None:
-    """Write to the null device instead of to a standard stream that the process was started without."""
+    """Let the standard streams take any text, and one that the process was started without write to the null device."""
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
+        stream = getattr(sys, name)
+        if isinstance(stream, io.TextIOWrapper):
+            # What is reported may hold anything, and a terminal may know ASCII only.
+            stream.reconfigure(errors="backslashreplace")
+        elif stream is None:
             # The lowest number that is free, as a rule the stream's own: no file of the run must get it.
             null = os.open(os.devnull, os.O_WRONLY)
             os.set_inheritable(null, True)
