@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from types import SimpleNamespace
 from typing import ClassVar
 
@@ -20,6 +21,8 @@ from verl_dump import ReferenceTrainer
 
 LOCAL = frozenset(way.law for way in WAYS if way.place != "ray")
 SMALL = Spec("tests.small_trainer:SmallTrainer")
+MANY = 4 * (os.cpu_count() or 1)
+"""Processes for all ways out of one trainer: these trials wait for most of their time."""
 
 
 class Bare(FitTarget):
@@ -108,7 +111,7 @@ def test_the_small_trainer_holds_a_law_of_each_kind(law: str) -> None:
 @pytest.mark.timeout(300)
 def test_the_small_trainer_holds_every_law_that_it_has() -> None:
     """A trainer with its own loop and writer holds every cell of every way out."""
-    verdicts, trials, exits, _ = check(SMALL, load_subject(SMALL), laws=LOCAL)
+    verdicts, trials, exits, _ = check(SMALL, load_subject(SMALL), laws=LOCAL, size=MANY)
     assert {v.law: v.violations for v in verdicts if v.status == "violated"} == {}
     assert [(v.law, v.reason) for v in verdicts if v.status != "holds"] == [
         ("X14", "its fit() is no coroutine")
@@ -123,7 +126,7 @@ def test_correct_trainer_is_not_accused(cls: type) -> None:
     """A correct trainer, however it is built, violates no law of the ways out, and none that it has goes unjudged."""
     spec = spec_of(cls)
     subject = load_subject(spec)
-    verdicts, trials, exits, _ = check(spec, subject, laws=LOCAL)
+    verdicts, trials, exits, _ = check(spec, subject, laws=LOCAL, size=MANY)
     assert {v.law: v.violations for v in verdicts if v.status == "violated"} == {}
     assert [v.law for v in verdicts if v.status == "skipped"] == []
     assert {v.law for v in verdicts if v.status == "holds"} == claimed_laws(subject) & LOCAL

@@ -34,6 +34,8 @@ _REAL = (
     "open#1+:EMFILE",
 )
 _FEW = ("ENOSPC", "EIO")
+_PIECE = 97
+"""Bytes that a short write takes here: each is a system call that is stopped, and seven at a time took seconds."""
 
 SCENARIOS = (
     Scenario(
@@ -44,7 +46,7 @@ SCENARIOS = (
             (Plan(), *map(Plan.parse, _REAL)),
             (
                 *every_errno(CALLS, _FEW),
-                Family("write", Fault("short", 7), stays=True),
+                Family("write", Fault("short", _PIECE), stays=True),
                 Family("write", Fault("slow", 1)),
                 Family("rename", Fault("vanish")),
             ),
