@@ -108,18 +108,19 @@ class Trial:
         """Start the writer."""
         return self._call("open", None, self.target.open)
 
-    def dump(self, batch: Batch, directory: str | None = None) -> Failure | None:
+    def dump(self, batch: Batch, directory: str | None = None, spelled: str | None = None) -> Failure | None:
         """Hand over a batch.
 
         Args:
             batch: what to hand over.
             directory: relative to the root; by default the trial's folder.
+            spelled: how the writer is told of that directory; by default its absolute path.
 
         Returns:
             What the call raised, or None.
         """
         directory = directory or self.folder
-        path = os.path.join(self.root, directory)
+        path = os.path.join(self.root, directory) if spelled is None else spelled
         number = self._hand_over(batch, directory)
         return self._call("dump", number, lambda: self.target.dump(path, batch))
 

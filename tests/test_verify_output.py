@@ -72,6 +72,16 @@ def test_a_stream_that_is_there_is_left_alone() -> None:
     assert (sys.stdout, sys.stderr) == before
 
 
+@pytest.mark.parametrize("name", ["stdout", "stderr"])
+def test_a_terminal_that_knows_ascii_only_takes_any_text(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a stream's encoding has no letters for is written as escapes."""
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, name, io.TextIOWrapper(raw, encoding="ascii", write_through=True))
+    command.open_streams()
+    getattr(sys, name).write("\ud800 é")
+    assert raw.getvalue() == b"\\ud800 \\xe9"
+
+
 @pytest.mark.parametrize(
     ("words", "at_write"),
     [

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
+
 from fault_injection.batches import make_batch
 from fault_injection.fault import Fault
 from fault_injection.plan import Plan
@@ -17,6 +20,8 @@ MANY_ROWS = 1_100
 """Rows of a large batch: more than the 1,024 prompts that a training batch of verl has by default."""
 MANY_WAITING, MANY_ALONE = 40, 30
 """Dumps that fail at once, and one after another: more than a writer has room for that does not get it back."""
+
+_ALIAS = "alias"
 
 _COMMON = frozenset({"D2", "D3", "D4", "E1", "E2", "E3", "E4", "E5", "E7"})
 _FEW = ("ENOSPC", "EIO", "EACCES")
@@ -157,6 +162,44 @@ def same_step_waiting(trial: Trial, seed: int) -> None:
     trial.drain()
 
 
+def lay_alias(trial: Trial, seed: int) -> None:  # noqa: ARG001 - as every preparation
+    """A second name of the dump directory, where the system lets this user make links."""
+    os.mkdir(os.path.join(trial.root, trial.folder))
+    with suppress(OSError):
+        os.symlink(trial.folder, os.path.join(trial.root, _ALIAS), target_is_directory=True)
+
+
+def same_step_spelled(trial: Trial, seed: int) -> None:
+    """The same into one directory that is spelled in another way each time, as by two options that name it."""
+    folder = os.path.join(trial.root, trial.folder)
+    spellings = [folder, os.path.join(folder, ""), os.path.join(folder, os.pardir, trial.folder)]
+    if os.path.islink(alias := os.path.join(trial.root, _ALIAS)):
+        spellings.append(alias)
+    trial.open()
+    for number, spelled in enumerate(spellings):
+        batch = make_batch(seed, number, FIRST)
+        with trial.held():
+            trial.dump(batch, spelled=spelled)
+        trial.settle()
+    trial.drain()
+
+
+def directory_changes(trial: Trial, seed: int) -> None:
+    """Dumps into a relative directory wait while the program goes to work in another directory."""
+    before, elsewhere = os.getcwd(), os.path.join(trial.root, "elsewhere")
+    os.mkdir(elsewhere)
+    trial.open()
+    os.chdir(trial.root)
+    try:
+        with trial.held():
+            for number in range(2):
+                trial.dump(make_batch(seed, number, FIRST + number), spelled=trial.folder)
+            os.chdir(elsewhere)
+        trial.drain()
+    finally:
+        os.chdir(before)
+
+
 def changed_after_call(trial: Trial, seed: int) -> None:
     """Of two equal batches one is left alone and the other changed in every way once its call has returned."""
     import numpy as np
@@ -241,6 +284,8 @@ SCENARIOS = (
     Scenario("restarted", frozenset({"D1", "D2", "D6"}), restarted),
     Scenario("same-step", frozenset({"D2", "D3", "D6"}), same_step, Menu((Plan(),), every_errno(names=_FEW))),
     Scenario("same-step-waiting", frozenset({"D2", "D3", "D6"}), same_step_waiting),
+    Scenario("same-step-spelled", frozenset({"D6"}), same_step_spelled, prepare=lay_alias),
+    Scenario("directory-changes", frozenset({"D1"}), directory_changes),
     Scenario("changed-after-call", frozenset({"D5"}), changed_after_call),
     Scenario(
         "warned",

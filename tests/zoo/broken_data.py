@@ -238,6 +238,28 @@ class ReplacesSameStep(ThreadQueueWriter):
         return b""
 
 
+class TakesLinkForAnother(ThreadQueueWriter):
+    broken_law = "D6"
+    because = "a directory is known by its absolute path, and through a link to it, it is another one"
+
+    def _earlier_rows(self, key, path):
+        paths = self.__dict__.setdefault("_paths", set())
+        known = path in paths
+        paths.add(path)
+        return super()._earlier_rows(key, path) if known else b""
+
+
+class MakesPathAbsoluteLate(ThreadQueueWriter):
+    broken_law = "D1"
+    because = (
+        "a relative directory is looked up when the worker writes, and the program may work elsewhere by then"
+    )
+
+    def _job(self, step, columns, extras, dump_path):
+        job = super()._job(step, columns, extras, dump_path)
+        return Job(job.step, os.path.join(dump_path, f"{step}.jsonl"), job.data)
+
+
 class ClearsTheFolder(ThreadQueueWriter):
     broken_law = "D3"
     because = "what lies beside the dumps and is none is cleared away, whoever has put it there"
