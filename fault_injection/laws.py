@@ -128,7 +128,7 @@ _LAWS = (
     ),
     Law(
         "E7",
-        "After drain, failed or not: worker ended, nothing pending, a second drain is a no-op, and the next run starts clean.",
+        "After drain, failed or not: worker ended, nothing pending or left open, a second drain is a no-op, and the next run starts clean.",
         "A leaked worker keeps the process alive and the old failures poison the next fit().",
         "verl #6324 does not reach the shutdown of its executor once a dump has failed",
     ),

@@ -6,6 +6,10 @@ import os
 from collections.abc import Iterator
 
 from fault_injection.mechanisms import originals
+from fault_injection.mechanisms.paths import path_of_descriptor
+
+_DESCRIPTORS = ("/proc/self/fd", "/dev/fd")
+"""Folders that list the descriptors of the process that looks, on Linux and on macOS."""
 
 
 class DiskLook:
@@ -30,6 +34,18 @@ class DiskLook:
                 return bytes(file.read())
         except OSError:
             return None
+
+
+def left_open(root: str) -> int:
+    """How many descriptors of this process are of files and folders below a directory, as far as the system says.
+
+    Args:
+        root: the directory.
+    """
+    above = os.path.join(os.path.realpath(root), "")
+    numbers = next((os.listdir(each) for each in _DESCRIPTORS if os.path.isdir(each)), [])
+    paths = (path_of_descriptor(int(number)) for number in numbers)
+    return sum(path is not None and path.startswith(above) for path in paths)
 
 
 def _files(directory: str) -> Iterator[str]:

@@ -76,6 +76,7 @@ class Scenario:
         warn: whether the target is opened in its `warn` mode.
         exit_deadline: seconds given to targets that claim `deadline`, in trials in which something is stuck.
         environment: variables of the fresh interpreter, for `spawn`.
+        counts_open: whether the descriptors that are still open below the root are counted at the end, for `here`.
     """
 
     name: str
@@ -91,6 +92,7 @@ class Scenario:
     warn: bool = False
     exit_deadline: float | None = None
     environment: tuple[tuple[str, str], ...] = ()
+    counts_open: bool = False
 
 
 @dataclass(frozen=True)

@@ -671,6 +671,16 @@ def test_threads_left_after_drain_are_accused() -> None:
     assert story.accused("E7") == ("after drain the writer's thread (dump-worker) lives on",)
 
 
+@pytest.mark.parametrize("number", [0, 16, 17, 70])
+def test_descriptors_left_open_are_accused(number: int) -> None:
+    """A writer may keep a few descriptors, and not one for each dump that has failed."""
+    story, error = one_failure()
+    story.drain(failed(STEP, error))
+    story.mark("left open", str(number))
+    message = f"{number} descriptors below the root are open though everything is drained"
+    assert story.accused("E7") == (message,) * (number > 16)
+
+
 def test_a_second_drain_that_raises_is_accused() -> None:
     """A drain directly after a drain has nothing to tell."""
     story, error = one_failure()

@@ -110,6 +110,7 @@ def test_scenarios_are_consistent(file: Path) -> None:
         assert scenario.laws <= LAWS.keys()
         assert scenario.warn == ("warn" in scenario.needs) == warns
         assert (scenario.after is not None) == dies
+        assert not scenario.counts_open or (scenario.place, scenario.mechanism) == ("here", "disk")
         assert scenario.exit_deadline is None or scenario.place in {"spawn", "ray"}
         assert all(isinstance(plan, Plan) for plan in scenario.menu.plans)
         for family in scenario.menu.families:

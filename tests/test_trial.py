@@ -25,7 +25,7 @@ from fault_injection.history import (
     Threads,
     Waited,
 )
-from fault_injection.look import DiskLook
+from fault_injection.look import DiskLook, left_open
 from fault_injection.mechanisms import disk
 from fault_injection.plan import Plan
 from fault_injection.runner import Order, run_trial
@@ -374,3 +374,23 @@ def test_the_independent_reader_tells_torn_from_whole(content: bytes, rows: tupl
     """A file is rows of one JSON object each, all ended by a newline, or it is torn."""
     assert read_rows(content) == rows
     assert canonical({"b": 1, "a": True}) == '{"a": true, "b": 1}'
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="the system does not list descriptors")
+def test_descriptors_below_a_directory_are_counted(tmp_path: Path) -> None:
+    """Files and folders below it count, also removed ones and through a link; the folder itself and others do not."""
+    root, link = tmp_path / "root", tmp_path / "link"
+    (root / "dump").mkdir(parents=True)
+    link.symlink_to(root)
+    numbers = []
+    try:
+        for path in (root / "a", root / "dump" / "b", tmp_path / "root.txt", tmp_path / "c"):
+            numbers.append(os.open(path, os.O_WRONLY | os.O_CREAT))
+        numbers += [os.open(path, os.O_RDONLY) for path in (root, root / "dump")]
+        (root / "a").unlink()
+        assert [left_open(str(path)) for path in (root, link, tmp_path / "none")] == [3, 3, 0]
+        assert left_open(str(tmp_path)) == len(numbers)
+    finally:
+        for number in numbers:
+            os.close(number)
+    assert left_open(str(tmp_path)) == 0

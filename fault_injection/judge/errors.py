@@ -18,6 +18,8 @@ Of the others (write, flush, rename) the file itself tells whether they were mad
 """
 RAISERS = frozenset({"strike", "raise_os_error"})
 """The functions of the mechanisms that raise: a traceback that ends in one of them is the traceback of the operation."""
+KEPT_OPEN = 16
+"""Descriptors that a writer may keep open for the next run: of its directories, of a lock, of an index."""
 
 _WRONG = re.compile(
     r"fail|error|exception|lost|\bnot\b|could|cannot|unable|missing|without|undrained|pending|never|drop",
@@ -128,7 +130,7 @@ def primary(facts: Facts) -> Iterator[str]:
 
 
 def ended(facts: Facts) -> Iterator[str]:
-    """E7: after drain there is no worker and nothing pending; draining again does nothing; the next run starts clean."""
+    """E7: after drain there is no worker, nothing pending and nothing left open; draining again does nothing; the next run starts clean."""
     for threads in facts.history.of(Threads):
         if threads.alive:
             name = re.sub(r"[-_\d]+$", "", threads.alive[0])
@@ -138,6 +140,9 @@ def ended(facts: Facts) -> Iterator[str]:
         if each.call == "drain" and _follows_a_drain(facts, each.position):
             yield f"a second drain raised again: {each.failure}"
             break
+    for number in (int(mark.text) for mark in facts.history.of(Mark) if mark.name == "left open"):
+        if number > KEPT_OPEN:
+            yield f"{number} descriptors below the root are open though everything is drained"
     clean = next(
         (i for i, e in enumerate(facts.history.events) if isinstance(e, Mark) and e.name == "next run"), None
     )

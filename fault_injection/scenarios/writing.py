@@ -276,9 +276,10 @@ SCENARIOS = (
     Scenario("all-sizes", frozenset({"D1", "D2"}), all_sizes),
     Scenario(
         "many-fail",
-        frozenset({"E1", "E2", "E3", "E8"}),
+        frozenset({"E1", "E2", "E3", "E7", "E8"}),
         many_fail,
-        Menu((Plan.parse("open#1+:EACCES"),)),
+        Menu((Plan.parse("open#1+:EACCES"), Plan.parse("write#1+:ENOSPC"))),
+        counts_open=True,
     ),
     Scenario("falling-steps", frozenset({"D1", "D2", "Q4"}), falling_steps),
     Scenario("restarted", frozenset({"D1", "D2", "D6"}), restarted),

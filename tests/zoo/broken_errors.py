@@ -46,6 +46,18 @@ class IgnoresSyncError(OsWriteWriter):
             os.fsync(file)
 
 
+class LeavesFailedFileOpen(ThreadQueueWriter):
+    broken_law = "E7"
+    because = "the file is closed when every byte could be written, and otherwise its descriptor is forgotten"
+
+    def _write_temp(self, temp, data):
+        file = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(file, rest) :]
+        os.close(file)
+
+
 class ClearsBeforeRaise(ThreadQueueWriter):
     broken_law = "E1"
     because = "the list of failures is cleared before it is raised, and both names are of one list"
