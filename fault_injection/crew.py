@@ -58,9 +58,15 @@ class UnitResult:
 
 
 class Pool:
-    """Worker processes that are kept between the runs of one command, for subjects that take long to import."""
+    """Worker processes that are kept between the runs of one command, for subjects that take long to import.
 
-    def __init__(self) -> None:
+    Args:
+        size: how many each run has, where it does not say so itself.
+    """
+
+    def __init__(self, size: int = min(8, 2 * (os.cpu_count() or 1))) -> None:
+        # Most of a trial is waiting for threads to come to rest, so two for each core keep the cores busy.
+        self.size = size
         self._idle: list[_Worker] = []
         self._opened = ExitStack()
         self.scratch = ""
@@ -94,7 +100,7 @@ class Crew:
         spec: the subject.
         seed: the seed of the run.
         depth: how far examples go.
-        size: the number of processes.
+        size: the number of processes, by default the pool's.
         pool: where the processes come from and go back to; by default they end with each call.
     """
 
@@ -110,8 +116,7 @@ class Crew:
         self.seed = seed
         self.depth = depth
         self.pool = pool
-        # Most of a trial is waiting for threads to come to rest, so two for each core keep the cores busy.
-        self.size = size or min(8, 2 * (os.cpu_count() or 1))
+        self.size = size or (pool or Pool()).size
         self._stopped = threading.Event()
         self._workers: list[_Worker] = []
         # Scenarios in which the subject hangs though nothing fails: their sweeps would only hang again and again.

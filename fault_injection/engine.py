@@ -193,7 +193,6 @@ def check(
     shuffle: int | None = None,
     depth: Depth = DEPTH,
     pool: Pool | None = None,
-    size: int | None = None,
     tell: Callable[[UnitResult], object] | None = None,
     plan: Callable[[int], None] | None = None,
     miss: Callable[[Lack], object] | None = None,
@@ -210,7 +209,6 @@ def check(
         shuffle: chooses another order of the trials, which changes nothing of what is found.
         depth: how far examples go.
         pool: where worker processes come from and go back to.
-        size: how many of them there are, by default two for each core.
         tell: called with each unit's result as it comes; what it returns as true ends the run early.
         plan: called once with the number of units.
         miss: called with each thing that this machine lacks for a part of the run, before it begins.
@@ -227,7 +225,7 @@ def check(
         wanted &= SCENARIOS[scenario].laws
     claimed = claimed_laws(subject) & wanted
     depth = replace(depth, preemptions=min(depth.preemptions, extent.preemptions))
-    crew = Crew(spec, seed, depth, size, pool)
+    crew = Crew(spec, seed, depth, pool=pool)
     fit_for = driven_by(subject, scenario, seen=probe(crew, subject))
     units = units_for(subject, claimed, extent=extent, seed=seed, depth=depth)
     units = sort_out(tuple(unit for unit in units if unit.scenario in fit_for), miss)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import ClassVar
 
@@ -21,8 +22,6 @@ from verl_dump import ReferenceTrainer
 
 LOCAL = frozenset(way.law for way in WAYS if way.place != "ray")
 SMALL = Spec("tests.small_trainer:SmallTrainer")
-MANY = 4 * (os.cpu_count() or 1)
-"""Processes for all ways out of one trainer: these trials wait for most of their time."""
 
 
 class Bare(FitTarget):
@@ -80,6 +79,13 @@ class Coroutine(small_trainer.SmallTrainer):
     coroutine = True
 
 
+@pytest.fixture(scope="module")
+def many() -> Iterator[Pool]:
+    """Processes for all ways out of one trainer after the other: such trials wait for most of their time."""
+    with Pool(4 * (os.cpu_count() or 1)) as pool:
+        yield pool
+
+
 def spec_of(cls: type) -> Spec:
     return Spec(f"{cls.__module__}:{cls.__name__}")
 
@@ -109,9 +115,9 @@ def test_the_small_trainer_holds_a_law_of_each_kind(law: str) -> None:
 
 @pytest.mark.zoo
 @pytest.mark.timeout(300)
-def test_the_small_trainer_holds_every_law_that_it_has() -> None:
+def test_the_small_trainer_holds_every_law_that_it_has(many: Pool) -> None:
     """A trainer with its own loop and writer holds every cell of every way out."""
-    verdicts, trials, exits, _ = check(SMALL, load_subject(SMALL), laws=LOCAL, size=MANY)
+    verdicts, trials, exits, _ = check(SMALL, load_subject(SMALL), laws=LOCAL, pool=many)
     assert {v.law: v.violations for v in verdicts if v.status == "violated"} == {}
     assert [(v.law, v.reason) for v in verdicts if v.status != "holds"] == [
         ("X14", "its fit() is no coroutine")
@@ -122,11 +128,11 @@ def test_the_small_trainer_holds_every_law_that_it_has() -> None:
 @pytest.mark.zoo
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("cls", CORRECT_FITS, ids=lambda cls: cls.__name__)
-def test_correct_trainer_is_not_accused(cls: type) -> None:
+def test_correct_trainer_is_not_accused(cls: type, many: Pool) -> None:
     """A correct trainer, however it is built, violates no law of the ways out, and none that it has goes unjudged."""
     spec = spec_of(cls)
     subject = load_subject(spec)
-    verdicts, trials, exits, _ = check(spec, subject, laws=LOCAL, size=MANY)
+    verdicts, trials, exits, _ = check(spec, subject, laws=LOCAL, pool=many)
     assert {v.law: v.violations for v in verdicts if v.status == "violated"} == {}
     assert [v.law for v in verdicts if v.status == "skipped"] == []
     assert {v.law for v in verdicts if v.status == "holds"} == claimed_laws(subject) & LOCAL
