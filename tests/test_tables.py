@@ -83,6 +83,7 @@ def test_what_says_nothing_more_is_plain() -> None:
     assert vars(trial.target) == {"warn": False, "exit_deadline": None}
     assert (plain.place, plain.mechanism, plain.needs, plain.environment) == ("here", "disk", frozenset(), ())
     assert (plain.prior, plain.prepare, plain.after, plain.menu) == ("", None, None, Menu((Plan(),), ()))
+    assert plain.counts_open is False
     full = Family("bytes", Fault("ENOSPC"))
     assert full == Family("bytes", Fault("ENOSPC", 0), stays=False, stride=0)
     assert [str(full.plan(k)) for k in (1, 3)] == ["bytes>0#1:ENOSPC"] * 2
