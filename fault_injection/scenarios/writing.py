@@ -188,9 +188,9 @@ def directory_changes(trial: Trial, seed: int) -> None:
     """Dumps into a relative directory wait while the program goes to work in another directory."""
     before, elsewhere = os.getcwd(), os.path.join(trial.root, "elsewhere")
     os.mkdir(elsewhere)
-    trial.open()
     os.chdir(trial.root)
     try:
+        trial.open()
         with trial.held():
             for number in range(2):
                 trial.dump(make_batch(seed, number, FIRST + number), spelled=trial.folder)
