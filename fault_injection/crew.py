@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 MOST_HANGS = 2
 """Trials of one unit that may hang before the rest of the unit is left out, since each costs more than a second."""
 
+PROCESSES = min(8, 2 * (os.cpu_count() or 1))
+"""Worker processes of a run: most of a trial is waiting for threads to come to rest, so two for each core keep them busy."""
 
 SPARED = 1.0
 """Seconds for which a run that ends early waits for the trials that are under way."""
@@ -64,8 +66,7 @@ class Pool:
         size: how many each run has, where it does not say so itself.
     """
 
-    def __init__(self, size: int = min(8, 2 * (os.cpu_count() or 1))) -> None:
-        # Most of a trial is waiting for threads to come to rest, so two for each core keep the cores busy.
+    def __init__(self, size: int = PROCESSES) -> None:
         self.size = size
         self._idle: list[_Worker] = []
         self._opened = ExitStack()
@@ -116,7 +117,7 @@ class Crew:
         self.seed = seed
         self.depth = depth
         self.pool = pool
-        self.size = size or (pool or Pool()).size
+        self.size = size or (PROCESSES if pool is None else pool.size)
         self._stopped = threading.Event()
         self._workers: list[_Worker] = []
         # Scenarios in which the subject hangs though nothing fails: their sweeps would only hang again and again.

@@ -152,7 +152,7 @@ def _tensor(value: Any, expecting: Expecting) -> Node:
 def _has_numbers(dense: Any) -> bool:
     try:
         return isinstance(dense.new_zeros(()).item(), (int, float))
-    except (RuntimeError, NotImplementedError):
+    except RuntimeError:
         return False
 
 
@@ -161,7 +161,7 @@ def _dense(value: Any) -> tuple[Any, str]:
     value = value.detach()
     if value.device.type == "meta":
         return None, "a meta tensor has no values"
-    with contextlib.suppress(RuntimeError, NotImplementedError, TypeError):
+    with contextlib.suppress(RuntimeError, TypeError):
         if value.is_nested:
             return list(value.unbind()), "it is nested"
         if value.is_quantized:
@@ -179,7 +179,7 @@ def _numbers(dense: Any, index: tuple[int, ...], expecting: Expecting) -> Node:
         return Items(nodes, ("S1", "S6"), f"Tensor of {dense.dtype}")
     try:
         element = dense[index].item()
-    except (RuntimeError, NotImplementedError):
+    except RuntimeError:
         return expecting.refuse(dense, "its elements cannot be had", "S6")
     if isinstance(element, complex):
         return expecting.refuse(

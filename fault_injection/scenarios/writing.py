@@ -44,10 +44,10 @@ def three_waiting(trial: Trial, seed: int) -> None:
     _drain_and_go_on(trial, seed)
 
 
-def dump_and_settle(trial: Trial, batch: Batch) -> None:
+def dump_and_settle(trial: Trial, batch: Batch, spelled: str | None = None) -> None:
     """Dump with the disk held until the call has returned, then let the writer come to rest: one interleaving, always."""
     with trial.held():
-        trial.dump(batch)
+        trial.dump(batch, spelled=spelled)
     trial.settle()
 
 
@@ -177,10 +177,7 @@ def same_step_spelled(trial: Trial, seed: int) -> None:
         spellings.append(alias)
     trial.open()
     for number, spelled in enumerate(spellings):
-        batch = make_batch(seed, number, FIRST)
-        with trial.held():
-            trial.dump(batch, spelled=spelled)
-        trial.settle()
+        dump_and_settle(trial, make_batch(seed, number, FIRST), spelled)
     trial.drain()
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _NEEDLE = SURFACE[0].encode()
 _SKIPPED = frozenset({"tests", "test", "docs", "doc", "build", "dist", "node_modules", "__pycache__"})
-_BROKEN_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
+_BROKEN_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
 
 _loaded: dict[str, Source] = {}
 
