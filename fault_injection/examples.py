@@ -221,7 +221,7 @@ def replay(
         messages.extend(_against(law, batch, dumped))
         raise BrokenLawError
 
-    version, _, blob = plan.removeprefix(PREFIX).rpartition("/")
+    version, _, blob = plan.removeprefix(PREFIX).partition("/")
     try:
         test = settings(database=None, deadline=None)(given(for_law(law, torch=torch).map(_Boxed))(one))
         reproduce_failure(version, blob.encode())(test)()

@@ -83,3 +83,17 @@ def test_a_batch_that_vanishes_breaks_the_law_that_it_was_made_for(law: str, tmp
     (violation,) = found.violations
     assert violation in result.violations
     assert violation.law == law
+
+
+def test_a_blob_may_hold_slashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text of an example is the version up to the first slash, and all after it is the blob (base64 has slashes)."""
+    asked: list[tuple[str, bytes]] = []
+
+    def reproduce(version: str, blob: bytes) -> Any:
+        asked.append((version, blob))
+        return lambda _: lambda: None
+
+    monkeypatch.setattr("hypothesis.reproduce_failure", reproduce)
+    bench: Any = None
+    replay(bench, "S2", "example:6.1.2/AX/c+/==", torch=False, scenario="non-finite-numbers", seed=0)
+    assert asked == [("6.1.2", b"AX/c+/==")]
